@@ -12,6 +12,8 @@ import sys
 import check_rooms
 
 SMALL_LINES = 30
+# Headers that only list others: a user of one uses all that it lists.
+INDEX_HEADERS = ("ir/ops.h",)
 
 
 def code_lines(path):
@@ -28,6 +30,23 @@ def users_of_headers(src, files):
             if (src / header).with_suffix("") != path.with_suffix(""):
                 users[header].add(path)
     return {path: users[str(path.relative_to(src))] for path in files if path.suffix == ".h"}
+
+
+def one_user_headers(root, src, files):
+    """Yields the number of headers with at most one user, and how many of them are of each kind."""
+    users = users_of_headers(src, files)
+    few = [path for path, own in users.items() if len(own) <= 1]
+    yield "headers with at most one user", len(few)
+    indexed = [p for p in few if any(src / i in users[p] for i in INDEX_HEADERS)]
+    kernels = [p for p in few if re.search(r"kernels/cpu/\w+_(simd|rows|head)\.h$", str(p))]
+    rest = [p for p in few if p not in indexed and p not in kernels]
+    tests = " ".join(p.read_text(errors="replace") for p in (root / "tests").rglob("*")
+                     if p.suffix in check_rooms.SUFFIXES)
+    tested = [p for p in rest if f'"{p.relative_to(src)}"' in tests]
+    yield "  listed by an index header", len(indexed)
+    yield "  kernels per instruction set", len(kernels)
+    yield "  others that a test includes", len(tested)
+    yield "  others", len(rest) - len(tested)
 
 
 def largest_classes(src, most):
@@ -54,7 +73,7 @@ def figures(root):
         code, comments = (sum(column) for column in zip(*counts)) if counts else (1, 0)
         yield f"comment share of {suffix}", f"{100 * comments / code:.1f} %"
     yield f"files of at most {SMALL_LINES} lines", sum(n <= SMALL_LINES for n in lines.values())
-    yield "headers with at most one user", sum(len(u) <= 1 for u in users_of_headers(src, files).values())
+    yield from one_user_headers(root, src, files)
     methods, members = largest_classes(src, 3)
     yield "most methods", ", ".join(methods)
     yield "most members", ", ".join(members)

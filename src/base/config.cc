@@ -1,6 +1,11 @@
 // Reads, checks, prints and compares configurations by their list of fields (base/config.h). A
 // field is found by its path, such as "optimizer.beta1". A document is traversed once, and every
 // member is a leaf, a group that contains leaves, or an unknown key.
+//
+// A section describes itself once, as a list of fields with path, range and help text. Reading,
+// printing, comparing, the documentation and the suggestions for misspelt keys are functions of
+// that list, so a new key needs one line. Errors are collected, so a run file with three mistakes
+// reports three.
 #include "base/config.h"
 
 #include <fmt/ranges.h>

@@ -31,7 +31,7 @@ std::string advice_for(const Error& error) {
   if (failed == nullptr || failed->code() != EFBIG) return "";
   struct rlimit most {};
   if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY)
-    return " The file system does not store files of this size. Choose another run.directory.";
+    return " The file system does not support files of this size. Choose another run.directory.";
   return fmt::format(
       " Files of this process may have at most {} bytes. Raise the limit (ulimit -f).",
       most.rlim_cur);

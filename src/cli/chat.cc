@@ -1,5 +1,13 @@
 // tessera chat CHECKPOINT: a conversation in the terminal. Without a terminal, each line of
 // standard input is a message, and each answer is printed as it is.
+//
+// The whole conversation is rendered by the chat template before each answer, and its ids are the
+// prompt. The batch keeps the keys and values of the last text of its slot and reads only what
+// follows the common prefix, so a turn costs its own tokens, not those of the conversation. A
+// template that changes earlier turns only shortens that prefix.
+//
+// Ctrl-C ends the current answer and keeps its text. An answer that fails removes its message, so
+// the conversation stays one that the template accepts.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,5 +1,10 @@
 // tessera generate CHECKPOINT: continues prompts. One text is printed while it is written; several
 // texts, of several prompts or samples, are written in batches, one JSON line each.
+//
+// A batch has a number of slots; a text begins as soon as one is free. Texts end in any order but
+// are written in the order of prompts and samples, so the output is the same for any number of
+// slots. The random numbers of a text are a function of (seed, number of the sample, position), so
+// its content does not depend on the others either.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,3 +1,6 @@
+// Translates predictions of plan/ to the plain structures of report/, which therefore does not
+// depend on the planner. Every number comes from the same prediction that `tessera plan` prints, so
+// page and terminal agree.
 #include "cli/plan_html.h"
 
 #include "base/count.h"

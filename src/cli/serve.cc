@@ -1,4 +1,9 @@
 // tessera serve CHECKPOINT: serves the model over HTTP until a signal asks it to stop.
+//
+// The port is opened before the model is loaded, so a port in use is an error at once. A stop has
+// two phases: new requests are rejected while accepted texts are completed, for at most --drain
+// seconds; then the rest is cancelled. Both use the `stopping` callback of the server, which is
+// called several times per second, so no thread of its own is needed.
 #include <sys/random.h>
 #include <sys/resource.h>
 

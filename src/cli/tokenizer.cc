@@ -1,5 +1,9 @@
 // tessera tokenizer train | encode | decode | info: trains tokenizers, encodes text; the last two
 // are in tokenizer_info.cc.
+//
+// Input is read in batches of documents, which are encoded by all threads and written in order. So
+// memory is bounded for an input of any size, and output appears while the input is still being
+// written (a pipe).
 #include "data/tokenizer.h"
 
 #include <algorithm>

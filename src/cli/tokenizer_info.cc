@@ -1,4 +1,6 @@
-// tessera tokenizer info | decode: describes tokenizer files, and turns ids into text.
+// tessera tokenizer info | decode: describes tokenizer files, and turns ids into text. The
+// description is that of the file as it was understood, not a copy of its fields, so it shows if a
+// step of the file has an unexpected meaning.
 #include "cli/verbs.h"
 
 #include <charconv>

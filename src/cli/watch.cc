@@ -14,7 +14,6 @@
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "report/follow.h"
-#include "report/rank_rows.h"
 #include "report/screen.h"
 #include "train/progress.h"
 

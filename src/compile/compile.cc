@@ -1,3 +1,11 @@
+// Runs the passes for the purposes that callers have: one stage, all stages, a state after a given
+// pass, or only what a plan needs. The passes up to lowering do not depend on the stage.
+// compile_blocks() runs them once, and each stage continues from a copy, so a pipeline of 64 stages
+// does not differentiate its layers 64 times.
+//
+// Questions about a request (which weights it trains, their optimizers, the shape of its pipeline)
+// are answered by running the passes that decide them, not by a second computation that could
+// disagree.
 #include "compile/compile.h"
 
 #include <set>

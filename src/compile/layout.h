@@ -144,7 +144,7 @@ int64_t head_copies(const model::ModelConfig& model, const Layout& layout);
 struct Recompute {
   bool selective = false;   // norms, attention and gates are recomputed in the backward
   int64_t full_layers = 0;  // number of first layers that save only their input
-  bool counted = false;     // full:N, which names the number of layers
+  bool counted = false;     // the value was full:N, with a number of layers
 };
 // From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.
 Recompute parse_recompute(const std::string& text, int64_t layers);

@@ -1,3 +1,13 @@
+// The table of passes, in the order in which they run. A pass has a name, the level that the
+// program has after it (state.h), the condition under which it runs, the same condition as text for
+// docs/passes.md, the function, and the strongest invariant that holds after it. The order,
+// `compile --after PASS`, the timings, the documentation and the verification after each pass all
+// read this one table, so they cannot disagree.
+//
+// A pass reads the whole state and changes its part. The order expresses dependencies: what changes
+// the model comes before differentiation, so that its gradient follows; sharding comes after
+// differentiation, so that it sees forward and backward alike; lowering comes last on the graph,
+// because calls and buffers exist only after it.
 #include "compile/passes.h"
 
 #include <algorithm>

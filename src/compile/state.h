@@ -36,9 +36,9 @@ struct State {
 // The properties of a state that verify() checks.
 enum class Invariant : uint8_t {
   kTypes,       // operands exist, outputs have the dtype and shape of their rule
-  kSignatures,  // and on each mesh axis the shardings of an op's operands are a signature of its
-                // rule
-  kSameBytes,   // the same, but replicated and shared count as equal
+  kSignatures,  // as kTypes, and the shardings of an op's operands on each mesh axis are one of the
+                // signatures of its rule
+  kSameBytes,   // as kSignatures, but replicated and shared count as equal
   kCalls,   // calls use buffers of the kinds of their segment's parameters; checked after passes
             // that change only calls
   kLayout,  // segments also satisfy kSameBytes; buffers and scratch hold their values

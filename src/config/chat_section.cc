@@ -1,4 +1,6 @@
-// Reads and checks the keys of chat data.
+// Reads and checks the keys of chat data. data.keys maps our names to those of a file; data.roles
+// maps a role to the names that files use for it, and is inverted here (chat_names), because a
+// reader looks up the name that it finds.
 #include "config/chat_section.h"
 
 #include <algorithm>

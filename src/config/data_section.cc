@@ -1,5 +1,9 @@
 // Reads and checks the section `data`: lists of datasets, which may be given as a prefix or as
 // groups of keys, and the rules between objectives, families and kinds of data.
+//
+// A list accepts three spellings of an element: a prefix, a group of keys, or a single element
+// instead of a list. All are read to the same structure and written in the longest form, so a
+// resolved run file reads back as the same configuration.
 #include "config/data_section.h"
 
 #include <charconv>

@@ -8,7 +8,6 @@
 #include <cctype>
 
 #include "base/renamed_keys.h"
-#include "config/foreign_values.h"
 
 namespace tessera::config {
 namespace {

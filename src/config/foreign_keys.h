@@ -1,5 +1,6 @@
-// Names that other training programs give to what a run file sets. A run file or a command line
-// that has one is answered with the key of this program. Their values: foreign_values.h.
+// Names and values that other training programs have for what a run file sets. A run file or a
+// command line that has one is answered with the key or value of this program. foreign_values.cc
+// has the table of values.
 #pragma once
 
 #include <span>
@@ -7,6 +8,7 @@
 #include <string_view>
 
 #include "base/config.h"
+#include "base/tree.h"
 
 namespace tessera::config {
 
@@ -25,6 +27,17 @@ std::span<const ForeignKey> foreign_keys();
 // matter, '-' counts as '_', and leading dashes are dropped. A path is known if it, an end of it
 // ("train.max_steps") or a beginning of it ("fsdp_config.sharding") is.
 std::string foreign_key_advice(std::string_view name);
+
+struct ForeignValue {
+  std::string_view key, value;  // "precision", "float32"; the value in lower case
+  std::string_view advice;      // text with Tessera's keys and values in backquotes
+};
+
+std::span<const ForeignValue> foreign_values();
+
+// Returns the advice about a value of a key, without backquotes; empty if the value is not known.
+// Case does not matter, and '-' counts as '_'.
+std::string foreign_value_advice(std::string_view key, const Tree& value);
 
 // Throws Error("run.yaml:3:1: unknown key 'max_steps' (Hugging Face Trainer): use schedule.steps")
 // for the first key of the tree or of the override that is not among `fields` and has a foreign

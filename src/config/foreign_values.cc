@@ -1,7 +1,11 @@
 // The table of foreign values, and the search in it. The values are those of PyTorch's dtypes,
 // Hugging Face's TrainingArguments and model configurations, Lightning's Trainer, DeepSpeed and
 // Megatron-LM.
-#include "config/foreign_values.h"
+//
+// Values are compared in lower case with '-' as '_', so bf16-mixed and BF16_Mixed are one entry.
+// The advice names a key and a value of ours, with their difference if they are not the same: a
+// user who copies it should get what the other program would have done, or read what differs.
+#include "config/foreign_keys.h"
 
 #include <algorithm>
 #include <cctype>

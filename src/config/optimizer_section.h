@@ -82,8 +82,8 @@ struct OptimizerSection {
           "dtype of the moments; auto: bf16 with precision bf16_sr, else fp32");
     visit("rounding", self.rounding,
           "rounding of weights and moments that are stored in bf16 only");
-    visit("decay_power", self.decay_power, "adafactor: its second moment decays by 1 - step^-this",
-          between(0, 1));
+    visit("decay_power", self.decay_power,
+          "adafactor: d in 1 - step^-d, the decay of its second moment", between(0, 1));
     visit("clip_threshold", self.clip_threshold, "adafactor: largest root mean square of an update",
           between(kTinyRoot, kHugeRoot));
     visit("scale_parameter", self.scale_parameter,

@@ -41,9 +41,8 @@ void check(const ScheduleSection& s, KeyErrors& errors) {
     errors.add("schedule.warmup_steps", "= {} is more than schedule.steps = {}", s.warmup_steps,
                s.steps);
   else if (s.kind == ScheduleKind::kWsd && s.warmup_steps + s.decay_steps > s.steps)
-    errors.add("schedule.decay_steps",
-               "= {} and warmup_steps = {} are more than schedule.steps = {}", s.decay_steps,
-               s.warmup_steps, s.steps);
+    errors.add("schedule.decay_steps", "= {} plus warmup_steps = {} exceeds schedule.steps = {}",
+               s.decay_steps, s.warmup_steps, s.steps);
 }
 
 Schedule make_schedule(const ScheduleSection& section, double peak) {

@@ -1,4 +1,8 @@
 // Encodes conversations and plain texts, and records the tokens that end their turns.
+//
+// The tokens that end turns are counted while the data is read. A checkpoint records those that
+// occurred, so that generation stops at the same tokens as training did, without a list of them in
+// the run file.
 #include "data/chat_encoder.h"
 
 #include <algorithm>

@@ -1,5 +1,23 @@
 // Locates the answers of a conversation in the text of its chat template, by comparing renderings:
 // of the messages before an answer, and of messages with marks. See the header for the rules.
+//
+// A template is a program, so the bytes of an answer cannot be found by searching for its text:
+// templates trim, escape and reorder. With {% generation %} blocks the interpreter reports them.
+// Otherwise the text is compared with variants of itself:
+//
+// The begin of answer i is the length of rendered(messages before i, with the prompt for an
+// answer), if the whole text starts with that. If it does not (for example, a template that removes
+// earlier reasoning), what follows a mark at the end of the message before is compared instead, up
+// to the last special token that both have in common.
+//
+// The end is the first end of a turn after a mark that is put at the end of the content. A mark is
+// one private-use character, so it survives trimming, and with_marks() puts it before trailing
+// blanks. If the marked text without its marks differs from the text, the template depends on the
+// content, and the marks are not used.
+//
+// An answer that cannot be found for certain is an error and never a guess: a mask that is off by
+// one token trains a model that does not stop. An answer costs a few renderings, which is little
+// next to a training step on it.
 #include "data/chat_template.h"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // Converts the forms of chat data to messages. The first key that only one form has decides.
+//
+// A file has one of six forms. A key that only one form has decides, in an order that resolves
+// overlaps: a preference pair also has a prompt, and a conversation may also have a text. Names of
+// keys and roles that a user gives are applied first.
+//
+// Every message becomes {role, content, …} with other members unchanged, because a template may
+// read any of them. A member that is null is dropped, since templates print it as "None". `learned`
+// has one flag per message: messages of a prompt and those that a key such as "train": false marks
+// have no loss.
 #include "data/conversation.h"
 
 #include <algorithm>

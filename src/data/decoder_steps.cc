@@ -1,4 +1,8 @@
 // Each step maps a list of tokens to another, as in Hugging Face's tokenizers.
+//
+// decode_inner() is for streams: it returns the text of a token in the middle of an answer, without
+// the text around it. Steps that treat the first token differently see an empty one before it;
+// steps after Fuse apply to the ends of the whole text only, so they are left out.
 #include "data/decoder_steps.h"
 
 #include <charconv>

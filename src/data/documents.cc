@@ -1,4 +1,9 @@
 // Splits files into documents: lines, paragraphs, JSON values, or whole files in pieces.
+//
+// A stream over all files: only the document that is being read is in memory, and whole files are
+// read in pieces of bounded size, so a file may be larger than memory. Compressed files are
+// decompressed while they are read (byte_stream.h). The offset and line of a document are those in
+// the decompressed file, so a message can point to it.
 #include "data/documents.h"
 
 #include <algorithm>

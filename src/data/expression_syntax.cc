@@ -1,6 +1,16 @@
 // One pass over the expression. Constructs whose meaning differs between Oniguruma and PCRE2, such
 // as a quantifier after a quantifier, are rejected or rewritten here; what remains means the same
 // to both.
+//
+// Tokenizer files are written for Oniguruma (through Hugging Face's tokenizers), and PCRE2 executes
+// them here. The two agree on structure but not on classes: \s, \w, \p{…} and case folding depend
+// on the version of Unicode. So every class and every literal is computed to an explicit set of
+// code points, and only groups, alternatives, quantifiers and lookaround remain as text. The result
+// is a list of parts, each a text or the number of a set, which expression.cc prints.
+//
+// The parser is strict: what it does not understand is an error with its byte, because an
+// expression that is read differently would split texts differently from training, without any sign
+// of it.
 #include "data/expression_syntax.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // Steps run one after the other on the whole piece of text, as in Hugging Face's tokenizers.
+//
+// Most steps do not change most texts. Each step first checks whether it could (ASCII for the forms
+// of Unicode, a quick check for NFC), and the text is copied only if so.
 #include "data/normalizer_steps.h"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // Pieces go through the steps one by one, so that no list of them is in memory.
+//
+// A step splits a piece at the matches of its pattern and passes on each part to the next step,
+// depth first. A behavior decides what becomes of a match: its own piece, part of the piece before
+// or after it, or nothing. Merger decides that with one span of memory, because it depends only on
+// the neighbor to the left.
+//
+// The kinds Digits, Punctuation and Whitespace are patterns too. Their classes are those of Rust's
+// regex crate and of Hugging Face's tokenizers, whose Unicode versions differ from ours
+// (unicode_sets.h).
 #include "data/split_steps.h"
 
 #include "base/error.h"

@@ -16,7 +16,7 @@ enum class SplitBehavior : uint8_t {
   kIsolated,            // each match is a piece
   kRemoved,             // matches are omitted
   kMergedWithPrevious,  // a match is the end of the piece before it, if that is not a match
-  kMergedWithNext,      // a match is the beginning of the piece after it, likewise
+  kMergedWithNext,      // a match begins the piece after it, if that is not a match
   kContiguous           // neighboring matches are one piece
 };
 constexpr const char* enum_names(SplitBehavior) {

@@ -1,3 +1,10 @@
+// Reads the normalizer, pre_tokenizer and decoder of a tokenizer.json: each is one step or a
+// Sequence of steps, which is flattened to a list. The names of kinds and behaviors in the file are
+// those of our enums, so a table is not needed.
+//
+// A file may come from anyone, so the work of its steps is bounded when it is read: the number of
+// steps, and the product of the factors by which each can lengthen a text. A chain of Replace steps
+// could otherwise double a text 64 times.
 #include "data/tokenizer_json_steps.h"
 
 #include <fmt/format.h>

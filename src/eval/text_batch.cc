@@ -175,7 +175,7 @@ void TextBatch::step() {
     ++counts_.steps;
     first = last;
   }
-  // Prompts in turn, so that a long one does not delay the others.
+  // Chunks of prompts are read in turn, so that a long prompt does not delay the others.
   int64_t chunks = 0;
   for (int64_t i = 0; i < count && chunks < kChunksPerStep; ++i) {
     const int64_t slot = (next_prompt_ + i) % count;

@@ -74,7 +74,8 @@ std::string TextStream::decoded() {
   return text;
 }
 
-// Returns the pending text up to a stop text, or what can not be a part of one; with `last`, all.
+// Returns the pending text before the first stop text. Without one, keeps back an end that may be
+// the beginning of a stop text, unless no more text follows (`last`).
 std::string TextStream::without_stops(bool last) {
   size_t at = pending_.npos;
   for (const std::string& stop : stops_) at = std::min(at, pending_.find(stop));

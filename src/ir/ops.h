@@ -1,5 +1,5 @@
-// All ops: one line each, but for the updates of one-pass optimizers, which are as many as these.
-// The kind of an op is the index of its type in this list.
+// All ops: one line each, except the updates of one-pass optimizers, which are made from their
+// list. The kind of an op is the index of its type in this list.
 #pragma once
 
 #include <array>

@@ -1,4 +1,12 @@
 // Verifies the buffers, segments and calls of a program: offsets, lifetimes, operands.
+//
+// Everything here is a statement about byte ranges, checked against the program as it is and not
+// against the pass that made it. A buffer kind is a list of members without overlap or gap
+// (verify_gaps: a gap would be memory without a use). A kind that is "like" another (gradients,
+// moments) has its members at the same elements, so one flat op can read both. A value outside the
+// kinds is in scratch, where two values may share bytes only if their lifetimes do not overlap or
+// if an op works in place. Pairs of members are compared directly: kinds have at most some hundred
+// members, so O(n²) is fast enough.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -312,8 +320,9 @@ class SegmentVerifier {
     if (!share_bytes(p_[va], p_[vb]) || la.first > lb.last || lb.first > la.last) return;
     if (la.last == lb.first && works_in_place(va, vb, la.last)) return;
     if (lb.last == la.first && works_in_place(vb, va, lb.last)) return;
-    findings_.push_back(fmt::format("{}: {} and {} are alive together in the same bytes of {}",
-                                    name_, p_[va].name, p_[vb].name, place_name(p_[va].buffer)));
+    findings_.push_back(
+        fmt::format("{}: {} and {} have overlapping lifetimes and share bytes of {}", name_,
+                    p_[va].name, p_[vb].name, place_name(p_[va].buffer)));
   }
 
   const Program& p_;

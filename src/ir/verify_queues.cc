@@ -1,4 +1,13 @@
 // Verifies queues, waits and chunks of the ops of a segment, and that no two ops race for bytes.
+//
+// A segment's ops are in one list and run on several queues. Each op carries the ops of other
+// queues that it waits for; order within a queue is that of the list. So "happens before" is the
+// transitive closure of both, computed by vector clocks (op_order.h). A race is a pair of ops that
+// touch the same bytes, at least one writing, of which neither happens before the other. The pass
+// that sets the waits uses the same clocks; this check uses nothing else of it.
+//
+// A value that several ops compute in chunks must be complete: all of them use one number of
+// chunks, and each chunk is computed once before an op reads sequences that overlap it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -97,10 +106,10 @@ class QueueVerifier {
     if (chunks.empty()) chunks.resize(t.chunk.count);
     const int32_t at = t.chunk.index;
     if (std::ssize(chunks) != t.chunk.count)
-      add_finding(op_name(s_, op), "makes {} in {} chunks, but an earlier op uses {}",
+      add_finding(op_name(s_, op), "computes {} in {} chunks, but an earlier op uses {}",
                   p_[t.value].name, t.chunk.count, chunks.size());
     else if (chunks[at])
-      add_finding(op_name(s_, op), "makes chunk {} of {} a second time", at, p_[t.value].name);
+      add_finding(op_name(s_, op), "computes chunk {} of {} a second time", at, p_[t.value].name);
     else
       chunks[at] = true;
   }

@@ -1,5 +1,8 @@
 // Implements the filters of single values; filters_of_lists.cc has those of lists. Arguments are
 // those of Jinja, except for `tojson`, which is that of transformers.
+//
+// A filter checks its arguments by itself (Arguments::only), so a misspelt keyword is an error as
+// in Python. `safe` returns its text unchanged, because output is never escaped.
 #include "jinja/filters.h"
 
 #include <algorithm>

@@ -1,5 +1,8 @@
 // Implements the filters of lists and dictionaries. Those that Jinja implements as generators
 // return ListKind::kGenerator, which has no length and is always true.
+//
+// `map`, `select` and their like are evaluated at once, not on demand: templates have no side
+// effects that could show a difference, and the Budget counts the elements either way.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -142,6 +145,8 @@ Value dictsort(V v, A a, Budget& budget) {
   return Value::list(std::move(all));
 }
 
+// Compares each element with those kept so far, because values have no hash; the comparisons are
+// charged as steps, which bounds the quadratic time.
 Value unique(V v, A a, Budget& budget) {
   a.only(1, {"case_sensitive"});
   std::vector<Value> out, keys;

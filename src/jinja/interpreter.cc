@@ -1,4 +1,17 @@
-// Evaluates a template by walking its syntax tree. Each statement and expression counts as a step.
+// Evaluates a template by walking its syntax tree: execute() runs statements and appends to the
+// output, evaluate() returns the value of an expression. There is no byte code. A chat template is
+// rendered once per conversation and is dominated by copies of strings, so a walk is fast enough
+// and keeps the location of each error.
+//
+// Scopes are a linked list of frames on the C++ stack, searched from the innermost one. An
+// assignment always sets the variable in the innermost frame, as Jinja does; this is why templates
+// carry state out of a loop in a namespace.
+//
+// A template is a file that a stranger wrote, so its work is bounded in three ways: each statement
+// and expression is one step of a Budget, each level of nesting is a Level (the C++ stack), and
+// lists, dictionaries and strings have a size limit (value.cc, arguments.h). Values are shared and
+// immutable, so a copy costs a reference count. Only a namespace can change. It can contain itself,
+// so the destructor clears all of them to break such cycles.
 #include "jinja/interpreter.h"
 
 #include <array>
@@ -17,6 +30,8 @@ constexpr std::array kFunctions{
     std::pair{"dict", Function::kDict}, std::pair{"raise_exception", Function::kRaiseException},
     std::pair{"strftime_now", Function::kStrftimeNow}};
 
+// Returns the variable of that name; nullptr: there is none. A frame has a handful of variables,
+// for which a search is faster than a hash table.
 Value* found(std::vector<Entry>& entries, std::string_view name) {
   for (auto& [key, value] : entries)
     if (key == name) return &value;
@@ -139,6 +154,9 @@ std::vector<Value> Interpreter::loop_items(const Statement& s) {
   return kept;
 }
 
+// All items are evaluated and filtered before the first pass, as in Jinja, so that loop.length and
+// loop.last are known. A `break` still counts as a loop that had items: the `else` block runs only
+// for an empty list.
 Interpreter::Flow Interpreter::execute_for(const Statement& s) {
   auto items = std::make_shared<ListValue>();
   items->items = loop_items(s);
@@ -155,6 +173,8 @@ Interpreter::Flow Interpreter::execute_for(const Statement& s) {
   return Flow::kNext;
 }
 
+// Captures: the body writes into a string of its own, which replaces the output for that time. A
+// `break` inside leaves the loop around the block, and the variable is not set.
 Interpreter::Flow Interpreter::execute_set_block(const Statement& s) {
   std::string text;
   std::string* const outer = std::exchange(out_, &text);
@@ -167,6 +187,9 @@ Interpreter::Flow Interpreter::execute_set_block(const Statement& s) {
   return flow;
 }
 
+// Records the bytes that the body writes. The parser rejects the statement inside captures, so out_
+// is the final output here and offsets into it stay valid. data/ turns these bytes into the tokens
+// that count in the loss.
 Interpreter::Flow Interpreter::execute_generation(const Statement& s) {
   const size_t begin = out_->size();
   Scope scope{scope_, {}};
@@ -338,6 +361,9 @@ Value Interpreter::evaluate_call(const Expression& e) {
   throw Fault{fmt::format("{} cannot be called", kind_of(callee))};
 }
 
+// A macro sees its arguments and the variables of the whole template, not those of its caller: its
+// frame is linked to the root. Defaults are evaluated in that frame at each call, so a default may
+// use an argument before it. The result is the text that the body writes.
 Value Interpreter::call_macro(const Statement& macro, const Arguments& arguments) {
   if (++calls_ > Budget::kMostDepth)
     throw Fault{fmt::format("macros call each other more than {} deep", Budget::kMostDepth)};

@@ -1,4 +1,8 @@
-// Implements attributes, subscripts, slices, arithmetic and comparisons of values.
+// Implements attributes, subscripts, slices, arithmetic and comparisons of values, with the results
+// of Python: `//` and `%` round toward minus infinity, indices count from the end if they are
+// negative, and a missing element is undefined instead of an error. Integers have 64 bits; Python's
+// have no limit, so an overflow is an error and never a wrong number. What makes a string or a list
+// longer charges the Budget before it allocates.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -61,6 +65,8 @@ int64_t floor_divide(int64_t a, int64_t b) {
   return q - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
 
+// Multiplies n times; n is small, since the caller maps the large exponents of 0, 1 and -1 to 64
+// or 65 and rejects others.
 int64_t power(int64_t a, int64_t n) {
   int64_t out = 1;
   for (; n > 0; --n) check_fits(!__builtin_mul_overflow(out, a, &out));
@@ -116,6 +122,7 @@ Value of_reals(Operator op, double a, double b) {
   }
 }
 
+// Charges the size of the result before it is made, so that 'x' * 10**12 fails at once.
 Value repeated(const Value& v, int64_t times, Budget& budget) {
   times = std::max<int64_t>(times, 0);
   const auto charge = [&](int64_t size) {
@@ -144,6 +151,8 @@ bool is_plain_list(const Value& v) {
 
 }  // namespace
 
+// Jinja looks up an attribute of the Python object first and then an element: `message.items` is
+// the method, also of a dictionary with the key "items". subscript() has the opposite order.
 Value attribute(const Value& v, const std::string& name, std::optional<MethodName> method) {
   if (v.is<Undefined>()) fail_undefined(v);
   if (method && has_method(v, *method))

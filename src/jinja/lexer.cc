@@ -1,6 +1,11 @@
 // Scans a template: text up to the next {{, {% or {#, then the tokens of a tag up to its end. The
 // rules for white space follow Jinja's lexer: lstrip_blocks applies where only blanks are
 // between the tag and the start of its line, or the end of a tag that removed a line end.
+//
+// One pass without backtracking; each character is visited a constant number of times. Inside a
+// tag, `}}` and `%}` end it only where no bracket is open, so a dictionary may end in `}}`. Line
+// ends are converted to \n first and the last one is dropped (keep_trailing_newline is off), so
+// white space rules see one kind of line end.
 #include "jinja/lexer.h"
 
 #include <array>

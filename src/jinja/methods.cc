@@ -1,4 +1,7 @@
-// Implements the methods of Python's str and dict that do not change their object.
+// Implements the methods of Python's str and dict that do not change their object. Strings are
+// UTF-8, and positions and counts are in code points as in Python: an offset that a search finds in
+// bytes is converted. Splitting and replacing search bytes, which is exact, since no character of
+// UTF-8 starts inside another one.
 #include "jinja/methods.h"
 
 #include <algorithm>

@@ -1,6 +1,14 @@
 // Parses the statements of a template. Statements of Jinja that chat templates do not use are
 // rejected by name, as are macros inside loops and macros, and generation blocks whose text would
 // not be part of the output at that position.
+//
+// Recursive descent with one token of lookahead (two for `not in` and `ns.x = …`). Blocks are
+// parsed up to one of the names that may end them, which the caller consumes: `{% else %}` ends the
+// body of an `if` and of a `for` alike. Nesting is limited, because each level is a frame of the
+// C++ stack here, in the interpreter and in the destructor of the tree.
+//
+// Filters, tests and methods are looked up here and not during evaluation. A template that uses one
+// that is missing is rejected when it is read, even if the branch with it rarely runs.
 #include "jinja/parser.h"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // Parses the expressions of a template by recursive descent, one function per level of precedence.
+//
+// A function parses operands of the next stronger level and joins them while it sees its own
+// operators, which makes operators of one level associate to the left. Differences from Python that
+// Jinja has, and that are kept: `~` is between `+` and `*`, `**` associates to the left, and
+// filters and tests bind stronger than every binary operator, so that `a + b | trim` trims b only.
+//
+// Every node stores the depth of its tree. A chain a + b + … nests to the left and so makes a tree
+// as deep as it is long, without nested calls of the parser; the depth bounds the recursion of
+// evaluation and destruction in that case too.
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -1,5 +1,9 @@
 // Writes values as Python's json.dumps() does: separators with a space, no HTML escapes, characters
 // outside ASCII as they are unless ensure_ascii is set.
+//
+// The text must be equal to that of transformers byte for byte, because it becomes part of the
+// prompt, and a model that was trained on one spelling of a tool's schema should not see another.
+// Reals use the shortest digits that read back as the same number, as Python does.
 #include <algorithm>
 #include <cmath>
 #include <tuple>

@@ -1,4 +1,7 @@
 // Implements Python's conversions of values to text, and its string operations on code points.
+//
+// repr() must match as well as str(): a list or dictionary that a template prints shows its strings
+// in quotes, with Python's choice between ' and " and its escapes.
 #include "jinja/python_text.h"
 
 #include <algorithm>

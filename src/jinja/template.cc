@@ -1,4 +1,7 @@
-// Parses a template, and evaluates it with one interpreter per rendering.
+// Parses a template once, and evaluates it with one interpreter per rendering. The tree is constant
+// after parsing, so several threads may render one template at the same time. A Fault has no
+// location; it is caught here, where the interpreter still has the location of the statement or
+// expression that it evaluated last.
 #include "jinja/template.h"
 
 #include "jinja/interpreter.h"

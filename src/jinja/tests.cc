@@ -1,4 +1,8 @@
 // Implements the tests of Jinja: `x is string`.
+//
+// A test never changes its value and returns true or false; `is not` is negated by the interpreter.
+// Jinja's tests differ from Python's types in two places that templates depend on: `true is number`
+// holds, and strings and dictionaries are sequences.
 #include <array>
 
 #include "base/error.h"

@@ -1,4 +1,9 @@
 // Implements Python's truth, equality, order and iteration for the values of templates.
+//
+// A value is immutable and shared, and its depth and size are computed once, when it is made, from
+// those of its members. So a limit on both costs nothing later, and comparing and printing need no
+// counters of their own. Dictionaries are lists in the order of insertion, as Python's; they have
+// few keys, so a search is linear.
 #include "jinja/value.h"
 
 #include <algorithm>

@@ -51,10 +51,10 @@ struct DividedCrossEntropyArgs {
   DividedLogits logits;      // with `gradient`: overwritten by dz
   TensorView max, sums;      // reduced over all ranks
   TensorView labels;         // [N] i32
-  double* report = nullptr;  // [0] += loss, [1] += rows that count; none: another rank does
+  double* report = nullptr;  // [0] += loss, [1] += rows with a label; nullptr on other ranks
   bool gradient = false;
   LossExtras extras = {};
-  double* z_report = nullptr;  // += z_loss, with extras.z_loss; none: another rank does
+  double* z_report = nullptr;  // += z_loss, if extras.z_loss is set; nullptr on other ranks
   float gradient_scale = 1;
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
 };

@@ -1,5 +1,15 @@
 // Newton–Schulz iterations by prepared GEMMs, for either device. The GEMMs of an iteration add to
 // scaled copies of their other term: B = b A, then B += c A A; Y = a X, then Y += B X.
+//
+// The iteration X ← a X + (b A + c A²) X with A = X Xᵀ maps every singular value s of X to the odd
+// polynomial a s + b s³ + c s⁵ and leaves the singular vectors unchanged. Its coefficients push all
+// values in (0, 1] toward 1, so X approaches U Vᵀ of its singular value decomposition without
+// computing one. Dividing by the Frobenius norm first bounds all singular values by 1. Source:
+// Jordan et al. 2024 (Muon).
+//
+// A has the size of the smaller side: a tall X uses A = Xᵀ X and X B in place of B X. Coefficients
+// may differ per iteration; GEMMs are prepared once per set of coefficients, because c is a part of
+// a prepared GEMM.
 #include "kernels/newton_schulz.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // Range and divisibility checks of a model's sizes.
+//
+// Every check names the key, the value found and the values possible. The order matters: a check
+// may divide by a size that an earlier one has proven to be positive. Bounds of sizes are there so
+// that no product of them overflows later; the last check (check_weights) limits all of them
+// together.
 #include "model/check_model.h"
 
 #include <fmt/ranges.h>
@@ -283,6 +288,9 @@ bool changes_model(std::string_view key, Family family) {
   return true;
 }
 
+// Maps configurations that compute the same to one: a head width that is hidden / heads is left
+// out, a window without a RoPE of its own gets that of the other layers, and so on. A resumed run
+// compares these, so a run file may spell a default.
 ModelConfig comparable(ModelConfig m) {
   derive_sizes(m);
   if (m.heads > 0 && m.head_width == m.hidden / m.heads) m.head_width = 0;

@@ -4,6 +4,15 @@
 // Weights declare how tensor parallelism divides them. `divided` is the dimension: outputs for the
 // first GEMM of a pair (column parallel), inputs for the second (row parallel), as in Megatron-LM
 // (Shoeybi et al. 2019). The shard pass derives everything else.
+//
+// Layers of the same kind (layer_kinds) share one block: the block is compiled once and called per
+// layer, so the size of a program does not grow with the depth of the model. What differs between
+// layers and changes the computation (experts, windows, no RoPE, a wider MLP) makes another kind;
+// what differs in numbers only is in the weights.
+//
+// Nothing here depends on the layout, with one exception: if there are more tensor ranks than
+// key/value heads, the weight of the grouped heads is written in two parts (grouped_heads), because
+// the parts are sharded differently.
 #include "model/forward.h"
 
 #include <algorithm>
@@ -163,6 +172,8 @@ BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConf
 double BlockWriter::std_in() const { return standard_deviation(model_.init, model_); }
 double BlockWriter::std_out() const { return standard_deviation(model_.output_init, model_); }
 
+// Declares a weight with a normal distribution. Matrices have weight decay, vectors (gains and
+// biases) have none, as in Megatron-LM.
 ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std, int divided) {
   const uint8_t per = block_.at.empty() ? kOne : kPerLayer;
   const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per);

@@ -2,6 +2,12 @@
 // around 1 before and after attention and MLP, a GELU gate, embeddings times the root of the width,
 // windows in most layers. Gemma 2 caps attention scores and logits; Gemma 3 has norms of queries
 // and keys, and two rotary embeddings.
+//
+// A soft cap is c tanh(x / c), which bounds a logit by c and keeps its gradient. Gains are stored
+// as their difference from 1, as in published files, so weight decay, if it applies to gains, pulls
+// them toward 1. Layers with a window use a rotary embedding with a short base, since their
+// distances are small; layers without one use a long base, scaled linearly for long contexts in the
+// larger models.
 #include "model/hf_attention.h"
 #include "model/llama_like.h"
 

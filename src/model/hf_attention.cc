@@ -1,5 +1,13 @@
 // Reads and writes the rotary embedding and the sliding windows of a config.json, in the forms of
 // transformers 4 and 5. A kind of rotary embedding that a family does not compute is an error.
+//
+// Keys were renamed over the years (type → rope_type, rope_scaling → rope_parameters,
+// sliding_window with max_window_layers → layer_types), and files of all versions are in use, so
+// each is read with the default that the transformers class has, which differs between families.
+// What is written is the form of version 4, which version 5 reads too.
+//
+// Errors are preferred to approximations: a rope_type that is computed slightly differently gives a
+// model that loads, and is worse at long contexts.
 #include "model/hf_attention.h"
 
 #include <algorithm>

@@ -1,5 +1,10 @@
 // Reads a Hugging Face config.json into a ModelConfig, and writes one. The family reads its own
 // keys; keys that change what the model computes in an unsupported way are errors, never ignored.
+//
+// Two rules make an import safe. A key whose value would change the computation is either
+// implemented or an error that names it. And the configuration that was read passes the same checks
+// as one from a run file (check_model), so an impossible file fails here with its name, before any
+// weight is read.
 #include "model/hf_config.h"
 
 #include <fmt/ranges.h>

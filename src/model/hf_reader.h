@@ -17,7 +17,7 @@ class HfReader {
  public:
   HfReader(const Tree& config, std::string source) : config_(config), source_(std::move(source)) {}
 
-  // Absent and null both mean: the default.
+  // Returns nullptr for a key that is absent or null; the default then applies.
   const Tree* find(std::string_view key) const;
   bool is_null(std::string_view key) const;  // given, and null
   bool empty() const;                        // an object without keys

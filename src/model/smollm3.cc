@@ -1,4 +1,8 @@
 // SmolLM3 (Bakouch et al. 2025): LLaMA without rotary embedding in every fourth layer.
+//
+// Layers without rotary embedding ("NoPE") attend by content only, which extrapolates to longer
+// contexts (Yang et al. 2025); the others provide positions. `no_rope_layers` in our configuration
+// lists their numbers, the key of the same name in a config.json has a flag per layer.
 #include <algorithm>
 
 #include "model/hf_attention.h"

@@ -1,5 +1,9 @@
 // Prints a prediction as text and as JSON. The limiting factor is the matrix rate if GEMMs take
 // more than three times as long as the largest other part, otherwise that part.
+//
+// Text and JSON are printed from the same prediction. Parts of a time are exposed times, so they
+// add up to the step; communication that overlaps computation is reported next to them, not in the
+// sum.
 #include "plan/explain.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,7 @@
+// Builds the parts that pages share. filled() replaces all placeholders in one pass from left to
+// right and does not look into the texts that it inserts, so a run whose name contains a
+// placeholder cannot change the page. JSON inside a script element must not contain "</script>";
+// script_safe() writes every < as an escape, which is the same JSON.
 #include "report/html.h"
 
 #include <algorithm>

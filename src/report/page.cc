@@ -1,4 +1,6 @@
-// Writes the page of one or several runs.
+// Writes the page of one or several runs: a template with placeholders for sections, each made by a
+// file page_*.cc. All scripts, styles and data are inside the page, so it opens without a network
+// and can be archived with the run. Runs of the same name are shown by their directories.
 #include "report/page.h"
 
 #include <algorithm>

@@ -1,6 +1,10 @@
 // The section of a sweep: one chart per key, as an SVG of the last score of each trial over its
 // value, and the table of all trials. Trials that ran all steps are filled points, trials that
 // stopped earlier are hollow ones: their scores are after fewer steps.
+//
+// A chart shows one key and projects out the others, so points above each other differ in the other
+// keys. The vertical axis covers the finite scores only; a trial that diverged has no point, and is
+// in the table. The best trial is written last, so that no other point covers it.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -1,4 +1,8 @@
 // Writes the tables of the page: the summary, memory, data, events and the configuration.
+//
+// Text from a run (names, settings, messages) is escaped where it enters HTML (escaped, to_html); a
+// run directory may come from another person. Rates are medians, since the first steps of a run and
+// those with a checkpoint are slower.
 #include <algorithm>
 #include <cmath>
 #include <set>

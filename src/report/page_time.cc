@@ -1,5 +1,12 @@
 // Writes what the page shows of time and memory: the traced step of all ranks, the time of each
 // kind of op, and planned against measured bytes.
+//
+// The timeline of a rank is an SVG with one path per activity instead of one element per bar,
+// because a step of many ranks has more bars than a browser can display quickly. Bars that are
+// narrower than a pixel get a minimum width, so that a short transfer stays visible.
+//
+// The op table joins the traced and the planned step by the names of ops; what only one of them has
+// is shown with a dash.
 #include <algorithm>
 #include <cmath>
 #include <iterator>

@@ -1,4 +1,9 @@
-// Fills the template of the page of a plan.
+// Fills the template of the page of a plan: tables as HTML, charts as JSON for a script. Everything
+// is in one file without references to others, so a plan can be sent by mail.
+//
+// Layouts of a search are shown by their Pareto front of step time and memory; each of the others
+// names a layout of the front that beats it. Sorting by time and then keeping each layout that
+// needs less memory than the last one kept gives the front in O(n log n).
 #include "report/plan_page.h"
 
 #include <algorithm>

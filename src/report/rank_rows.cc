@@ -1,4 +1,8 @@
-#include "report/rank_rows.h"
+// Groups the ranks of ranks.json by what they do, so that a thousand ranks fit a few lines: "ranks
+// 0-2, 5 wait 31.0 s at step 40: all-reduce". The group that has been in its state longest comes
+// first, because it is the one that explains a hang. The launcher replaces the file while it is
+// read; a file that is damaged or missing shows no lines.
+#include "report/screen.h"
 
 #include <algorithm>
 #include <cmath>

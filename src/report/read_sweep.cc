@@ -1,4 +1,6 @@
-// Reads sweep.json.
+// Reads sweep.json. The page sorts trials as the sweep itself ranks them: by the steps reached,
+// then by the score. A key is an axis of a chart if all of its values are numbers, on a logarithmic
+// scale if the sweep sampled it on one.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

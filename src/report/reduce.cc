@@ -1,3 +1,7 @@
+// Reduces and smooths series for charts. Keeping the extremes of each interval, instead of a mean
+// or every n-th value, shows each spike at its true height. The average is a two-sided exponential
+// one: it has no delay against the curve, unlike a one-sided one, and needs two passes, O(n).
+// Values that are not finite have weight 0.
 #include "report/reduce.h"
 
 #include <algorithm>

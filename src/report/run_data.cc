@@ -1,4 +1,8 @@
 // Reads a run directory: the files one after another, each of which may be missing.
+//
+// A report must work for a run that was killed, is still running, or was made by an older version.
+// So a reader never fails on the content of a file: it keeps what it can, and a note in `left_out`
+// states what is missing.
 #include "report/run_data.h"
 
 #include <algorithm>

@@ -19,7 +19,7 @@ namespace tessera::report {
 
 // ---- metrics.jsonl
 
-// The numbers of a step's line. A step without one has NaN.
+// The numbers in the metrics line of a step; NaN if the line does not have one.
 enum class Column : uint8_t {
   kTokens,
   kLoss,

@@ -1,3 +1,10 @@
+// Lays out the screen of `tessera watch` as lines of text that fit a terminal: title, loss curve,
+// figures, ranks, last event. The curve gets the rows that are left. Nothing here writes to the
+// terminal, so it is tested as a function.
+//
+// The curve uses Braille characters, which have 2 × 4 dots each. A column of dots stands for an
+// interval of steps and reaches from its smallest to its largest value, extended to touch the
+// column before it, so a spike of one step stays visible among 100,000 and the curve has no gaps.
 #include "report/screen.h"
 
 #include <fmt/format.h>

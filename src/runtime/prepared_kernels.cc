@@ -8,7 +8,7 @@
 #include "ir/operands.h"
 #include "ir/rule.h"
 #include "runtime/binding.h"
-#include "runtime/ops/gate.h"
+#include "runtime/ops/arguments.h"
 
 namespace tessera::runtime {
 namespace {

@@ -1,5 +1,10 @@
 // Reads the JSON of a request key by key: each key has one reader in a table, and a key that is in
 // no table is an error, so a misspelt option is not ignored.
+//
+// A value of null counts as absent, as in OpenAI's API. Every error names the key and the value
+// that was found, because the author of the client reads it. Limits on counts (choices, stops,
+// messages) are checked while reading, before any work is queued; the length of a prompt is checked
+// later, when it is tokenized (service.cc).
 #include "serve/api_request.h"
 
 #include <array>

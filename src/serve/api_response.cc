@@ -1,3 +1,10 @@
+// Builds the JSON of responses. Bodies and events of a stream share their parts: an event is a body
+// with one choice that has only what is new ("delta" for a chat, "text" otherwise).
+//
+// A token may be a part of a character, so its bytes need not be UTF-8. JSON strings replace such
+// bytes by U+FFFD (eval::as_utf8), and chat tokens carry the exact bytes next to it, as OpenAI's
+// API does. text_offset counts characters of the text shown, so that it indexes the string that the
+// client has.
 #include "serve/api_response.h"
 
 #include <utility>

@@ -1,4 +1,11 @@
-// Chat templates: that of a run's instructions, one in Jinja, ChatML, and plain lines.
+// Chat templates: that of a run's instructions, one in Jinja, ChatML, and plain lines. A model
+// answers well only in the form that it was trained on, so the choice goes from what is known to
+// what is likely: a file that the user names, the template of the instructions that this run was
+// tuned on, the template in the checkpoint, ChatML if the tokenizer has its tokens, and plain lines
+// for a model that was only pre-trained.
+//
+// A template also has the texts that end an answer. One that is a single special token becomes a
+// stop id, which costs nothing; others are searched for in the text (eval/text_stream.h).
 #include "serve/chat_template.h"
 
 #include <ctime>

@@ -1,5 +1,12 @@
 // One loop: start what arrived in free slots, drop what was abandoned or took too long, and make a
-// step of the batch. The mutex is not held during a step.
+// step of the batch (continuous batching: a text joins and leaves between two steps, so short texts
+// do not wait for long ones).
+//
+// Only this thread uses the decoder, so the model needs no lock. The mutex guards the queue and the
+// counters and is not held during a step, so submit() never waits for the model. Events go through
+// a TextChannel per request, whose push() does not block: a slow client delays only its own thread.
+// Texts are started in the order of arrival, and a request is admitted as a whole or not at all,
+// because a client cannot use half of its choices.
 #include "serve/engine.h"
 
 #include <algorithm>

@@ -1,6 +1,14 @@
 // Parses HTTP/1.1 requests strictly: what two servers could read differently (both a length and a
 // transfer coding, folded lines, spaces before a colon) is rejected, since such requests are used
 // to smuggle others.
+//
+// A state machine over a buffer: head, then a body of known length or chunks with a trailer. add()
+// consumes what is complete and keeps the rest, so bytes may arrive in any pieces, and a request
+// that follows in the same packet (pipelining) stays in the buffer. Sizes are checked against the
+// limits before memory is reserved for them, and the search for the end of the head continues where
+// the last one ended, so its time is linear in the bytes of the head.
+//
+// References: RFC 9110 (fields) and RFC 9112 (framing, and its section 11 on request smuggling).
 #include "serve/http_message.h"
 
 #include <algorithm>
@@ -148,6 +156,8 @@ bool HttpReader::parse_line(std::string_view line) {
   return true;
 }
 
+// Decides how long the body is. A request with both a length and chunks, or with two different
+// lengths, is an error: a proxy in front of this server may have chosen the other one.
 bool HttpReader::set_framing() {
   const std::string* length = nullptr;
   bool chunked = false;

@@ -1,6 +1,11 @@
 // Threads that block in poll() with a deadline: one accepts, and one per connection reads, answers
 // and writes. A generated text needs far longer than a context switch, so threads cost nothing that
 // matters, and a blocked client delays only its own thread.
+//
+// Each wait has a limit, so a client that sends one byte per minute cannot hold a thread (the time
+// counts from the first byte of a request to its last), and a stop is noticed within kPollMs. At a
+// stop, a request that has begun is answered and idle connections are closed. The number of
+// connections is bounded; one above it gets status 503 without a thread.
 #include "serve/http_server.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,14 @@
 // Answers requests. The thread of a connection submits the texts of its request to the engine, and
 // then passes on their events until all texts have ended or the client has gone.
+//
+// All checks happen before the first byte of a response is sent, so a wrong request gets a status
+// code. An error during a stream can only be sent as an event, because the status is already out.
+// Whatever happens to the thread, the guard in complete() cancels the channel, so the engine never
+// generates text that no client reads.
+//
+// Sampling is reproducible: the random numbers of a text are a function of (seed, sequence,
+// position). A request with a seed numbers its own texts from 0, so it returns the same texts at
+// any load. A request without one also mixes in its own number, so that equal requests differ.
 #include "serve/service.h"
 
 #include <algorithm>
@@ -130,6 +139,9 @@ void Service::route(const HttpRequest& r, Responder& responder) {
            responder);
 }
 
+// Returns the ids of a prompt. The embedding table may be padded beyond the vocabulary (to a
+// multiple of the ranks); ids of these rows exist in memory but were never trained, so a client may
+// not send them.
 std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt) const {
   std::vector<int32_t> ids;
   if (r.chat)
@@ -235,6 +247,8 @@ void Service::complete(const ApiRequest& r, Responder& responder) {
   r.stream ? answer_stream(task, responder) : answer_whole(task, responder);
 }
 
+// Waits for all texts. The client is looked at after each wait, since a connection that is closed
+// produces no event.
 void Service::answer_whole(Task& task, Responder& responder) {
   while (task.open > 0) {
     std::vector<TextEvent> events = task.channel->take(kWait);

@@ -1,3 +1,8 @@
+// Successive halving: with r rungs, each rung costs about trials × steps / η^(r−1), since η times
+// fewer trials run η times longer. So all of it costs about r / η^(r−1) of training every trial in
+// full, and the best of n configurations is found if its loss is already among the best 1/η at each
+// rung. Rungs inside the warm-up of the learning rate are omitted by the caller's `least`: losses
+// there do not yet rank the trials.
 #include "sweep/halving.h"
 
 #include <algorithm>

@@ -1,6 +1,11 @@
 // Parses ranges and lists, and generates the points of a grid or of a random sample. Random numbers
 // are a function of (seed, key, number of the sample), so a point does not depend on the order of
 // the trials.
+//
+// A point that was seen before is sampled again, so n trials are n different ones; for a small
+// space (a few lists) the attempts are bounded, and fewer points are returned. Each key has its own
+// random stream, named by the key. Adding a key to a sweep therefore keeps the values of the
+// others.
 #include "sweep/parameters.h"
 
 #include <algorithm>
@@ -74,6 +79,8 @@ double at(const Parameter& p, double share) {
   return p.low + share * (p.high - p.low);
 }
 
+// Evenly spaced on the scale, both ends included; one point is the middle. Neighbors that are equal
+// as text (integers of a short range, or four digits) are dropped.
 std::vector<std::string> grid_values(const Parameter& p, int64_t points) {
   if (p.scale == Scale::kList) return p.values;
   if (const std::optional<int64_t> all = p.count(); all && *all <= points) points = *all;

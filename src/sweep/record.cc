@@ -1,4 +1,9 @@
 // Writes and reads sweep.json, and ranks the trials.
+//
+// The definition is stored and compared as JSON text: a sweep continues only if every key that
+// influences its results is equal, so results of different sweeps are never mixed. The hash in it
+// covers the keys of the run file that do not vary. The points are generated again from the
+// definition; the file has them for readers.
 #include "sweep/record.h"
 
 #include <algorithm>
@@ -116,6 +121,9 @@ double TrialRecord::score() const {
   return results.empty() ? std::numeric_limits<double>::infinity() : results.back().score;
 }
 
+// Scores of different rungs cannot be compared, since a loss falls with the steps. So the number of
+// steps comes first: a trial that reached a later rung was better than all that did not. The index
+// breaks ties, so the table does not depend on the order in which trials ended.
 std::vector<size_t> SweepRecord::ranking() const {
   std::vector<size_t> order(trials.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -1,5 +1,13 @@
 // Synchronous successive halving: a rung's trials share a queue, from which as many run as there
 // are jobs. Trials that an earlier command has run to the rung are not started again.
+//
+// A rung ends before the next one begins. The asynchronous variant (ASHA) would keep all jobs busy,
+// but then the survivors depend on which trial happens to end first; here a sweep with the same
+// definition has the same result on every machine. A trial that diverged or failed is out, and its
+// place in the next rung goes to the next best one.
+//
+// The parent keeps no state but the record, which it stores after each result. A sweep that is
+// stopped or killed continues from it; a trial that was running continues from its own checkpoint.
 #include "sweep/trials.h"
 
 #include <algorithm>
@@ -57,6 +65,8 @@ class Trials {
   Path log(size_t trial) const { return folder(trial).string() + ".log"; }
   void store() const { write_record(directory_ / "sweep.json", record_); }
 
+  // Returns the trials that continue to `rung`, in the order of their numbers, and marks the others
+  // as stopped. Their checkpoints are deleted, since a sweep may have hundreds of trials.
   std::vector<size_t> survivors(const std::vector<size_t>& alive, size_t rung) {
     std::vector<double> scores;
     for (const size_t i : alive) {

@@ -1,5 +1,8 @@
 // Lists the name of each figure in each exporter, and returns the figures of a line of
-// metrics.jsonl.
+// metrics.jsonl. This is the only place where a figure gets its names: TensorBoard, Prometheus and
+// the exporter to Weights & Biases read the table, and a test compares it with docs/metrics.md. {…}
+// in a name is filled with a label (a dataset, an axis), which is a part of the tag in TensorBoard
+// and a label in Prometheus.
 #include "train/metric_scalars.h"
 
 namespace tessera::train {

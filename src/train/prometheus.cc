@@ -1,4 +1,8 @@
-// Writes Prometheus' text format, version 0.0.4.
+// Writes Prometheus' text format, version 0.0.4, to a file for node_exporter's textfile collector.
+// The file is replaced atomically, so a collector never reads half of it. All samples of one metric
+// are adjacent, as the format requires; they are kept in a map by metric and labels and written
+// again completely, a few kilobytes at most every five seconds. A disk that is full must not stop
+// training: a failed write is reported once and tried again later.
 #include "train/prometheus.h"
 
 #include <cmath>

@@ -1,4 +1,9 @@
 // The start of a run: opens the inputs, compiles, and loads or initializes the weights.
+//
+// The order is by cost: what can fail cheaply comes first, so a missing dataset or an impossible
+// layout is reported before gigabytes are allocated, and a lack of memory before the first step.
+// All ranks agree on the checkpoint to start from (agreed_start), because a rank that started from
+// another one would compute something else in each collective.
 #include "train/run_start.h"
 
 #include <fmt/format.h>

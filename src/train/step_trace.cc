@@ -17,8 +17,10 @@ Path write_trace(const Path& directory, int64_t step, const std::string& json) {
   Path path = directory / "trace.json";
   if (!may_replace(path, kTraceBegin)) path = directory / fmt::format("trace-{}.json", step);
   if (!may_replace(path, kTraceBegin))
-    throw Error("{}: is not a trace that Tessera wrote, and neither is trace.json. Move it away.",
-                path.string());
+    throw Error(
+        "{}: neither this file nor trace.json is a trace that Tessera wrote. Move one of them "
+        "away.",
+        path.string());
   write_file(path, json);
   return path;
 }

@@ -60,8 +60,9 @@ std::vector<checkpoint::StateTensor> owned(const runtime::Engine& engine,
   return out;
 }
 
-// Writes rows of a batch, which a rank numbers through all micro-batches, into `view`, from `first`
-// of them on. Rows that are missing in the end have no labels.
+// Fills `view` with the rows numbered rows[first], rows[first + 1], …, where rows are numbered
+// through all micro-batches of this rank. If `rows` ends earlier, the rest of the view gets a row
+// without labels, which has no loss.
 void write_rows(std::span<const StoredBatch> batches, std::span<const int64_t> rows, int64_t first,
                 const data::BatchView& view) {
   const int64_t micro = std::ssize(view.samples);

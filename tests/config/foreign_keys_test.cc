@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/renamed_keys.h"
-#include "config/foreign_values.h"
 #include "config/run_config.h"
 
 namespace tessera::config {

@@ -275,7 +275,7 @@ TEST(VerifyProgram, NamesBrokenLayouts) {
                   "forward.layer: layer.norm.stats of 128 bytes at 1024 does not fit in the 1151 "
                   "bytes of its scratch");
   expect_found_in([](Program& p) { p.values[ValueId(5)].offset = 512; },
-                  "forward.layer: layer.norm.stats and layer.norm are alive together");
+                  "forward.layer: layer.norm.stats and layer.norm have overlapping lifetimes");
 }
 
 TEST(VerifyProgram, NamesBrokenParameters) {

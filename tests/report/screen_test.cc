@@ -1,7 +1,5 @@
 #include "report/screen.h"
 
-#include "report/rank_rows.h"
-
 #include <cmath>
 
 #include "report/follow.h"

@@ -206,8 +206,8 @@ class Sums : private TwoStepRun {
       if (before.contains(a))
         say(x, fmt::format("{} sums {} over {} a second time", name(x), buffer(f), to_string(a)));
       if (!needed(f).contains(a))
-        say(x, fmt::format("{} sums {} over {}, where its terms are the same", name(x), buffer(f),
-                           to_string(a)));
+        say(x, fmt::format("{} sums {} over {}, although all ranks there have the same value",
+                           name(x), buffer(f), to_string(a)));
       const auto uneven = sums_.uneven.find(p_.buffer(f).kind);
       if (uneven != sums_.uneven.end() && uneven->second.contains(a))
         say(x, fmt::format("{} sums {} over {}, which divides only some of its matrices", name(x),

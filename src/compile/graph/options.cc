@@ -1,4 +1,8 @@
 // Passes that replace a fused op by its parts, or turn a training graph into one for generation.
+//
+// All are the same rewrite (replace_ops): each op of one type is replaced by a list of ops with the
+// same outputs. Running them before differentiation means that no pass here handles gradients.
+// Outputs keep their ids, so nothing that reads them changes.
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
 #include "ir/builder.h"

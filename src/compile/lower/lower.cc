@@ -1,4 +1,12 @@
 // Turns the blocks of a graph into segments of ops, and records how each segment uses its buffers.
+//
+// Values whose lifetime is longer than a segment get a buffer kind; those within one get an offset
+// in the scratch of the segment (scratch.cc). A segment is compiled once per kind of block and
+// called per layer and micro-batch, with other buffers.
+//
+// How a segment uses a buffer (read, write, add, update) is derived from its ops here, in one
+// place. Schedules, lifetimes and the checker rely on it: "add" means that the first caller must
+// find zeros, "update" that the old contents are read.
 #include <set>
 
 #include "base/error.h"

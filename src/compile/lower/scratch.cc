@@ -1,4 +1,14 @@
-// Finds the waits between ops of different queues, the latest first, by vector clocks.
+// Finds the waits between the ops of different queues, and the offsets of values in the scratch of
+// a segment.
+//
+// Waits: for each op, the ops before it are visited from the latest to the first, and per queue the
+// latest one in conflict counts, since the queue itself orders those before that. A wait that
+// follows from earlier waits is omitted: a vector clock per op holds the last op of each queue that
+// is known to be complete. O(n²) for n ops, and only for segments that have inner queues.
+//
+// Offsets: values are placed from the largest to the smallest, each at the lowest offset that no
+// value with an overlapping lifetime occupies. Lifetimes are intervals per queue, so "before" is
+// again decided by the clocks.
 #include "compile/lower/scratch.h"
 
 #include <algorithm>

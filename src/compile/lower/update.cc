@@ -1,4 +1,10 @@
 // Optimizer state of a weight group, and the segments that update it.
+//
+// What a group keeps depends on its optimizer and precision: a master copy in f32 if the weights
+// are rounded or averaged, moments as the traits of the optimizer state, the iterate z of
+// schedule_free, and the exponential mean of `optimizer.ema`. All are flat buffers, of which a rank
+// has its shard with ZeRO. The mean is an op after the update, which reads the master copy where
+// there is one, so it is the same for every optimizer.
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 #include "ir/op.h"

@@ -26,8 +26,9 @@ Shape out_shape(const A& a, const Shape& qkv) {
 }
 Shape lse_shape(const Shape& out) { return {out[0], out[2], out[1]}; }
 
-// CHECKs the operands that A, one of the three ops, has only by its attributes: keys and values of
-// another sequence, and a table of biases, of which half are of near distances.
+// Fails a CHECK if an optional operand of A, one of the three ops, has a wrong shape. The
+// attributes of an op decide whether it has them: keys and values of another sequence, and the
+// biases of relative distances.
 template <class A>
 void check_optional(const A& a, int64_t bias_distance, const Inputs& in, const Shape& out) {
   const auto operand = [&](typename A::In slot) -> const Shape* {

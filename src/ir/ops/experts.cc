@@ -2,6 +2,14 @@
 // terms of its experts, so outputs are partial. Splitting i, the inner width, is tensor parallelism
 // as in a dense layer. An op that saves the pairs of a token needs all experts that the token
 // chose, so it is not split over e.
+//
+// The index string of a sharding rule names the dimensions: b sequences, t tokens, k choices of a
+// token, e experts, i inner width, p gate and value, h hidden. A dimension that appears in an input
+// and not in an output (e, i) is summed over, so splitting it makes the output partial; one that
+// appears in both (b, t) is split on both sides.
+//
+// Without saved pairs the backward computes the up GEMM again from x; this is charged to the
+// hardware FLOPs and not to the model's, so that MFU does not count it.
 #include "ir/ops/experts.h"
 
 #include <algorithm>

@@ -1,5 +1,10 @@
 // Rules of routing and of router losses. Routing treats tokens independently; a loss needs a whole
 // sequence, so it can only be split by sequences.
+//
+// The choice of experts is not differentiable; the gradient flows only through the weights of the
+// chosen ones. Route therefore saves its scores and its choice, and its gradient reads both. `bias`
+// influences the choice and not the weights (loss-free balancing of DeepSeek-V3), so it has no
+// gradient.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/operands.h"

@@ -101,8 +101,8 @@ int64_t scope_bytes(int64_t t, int64_t s, int64_t bias_parts) {
 }
 
 // Distances below `exact` have a bucket each. Beyond, bucket numbers grow with the logarithm of the
-// distance and reach the last one at r.distance. In f32, as transformers
-// and Mesh TensorFlow compute it: another rounding would move distances to other buckets.
+// distance and reach the last one at r.distance. Computed in f32, as transformers and Mesh
+// TensorFlow do, because another rounding would move some distances to other buckets.
 int64_t relative_bucket(const RelativeBuckets& r, int64_t key_minus_query) {
   const int64_t side = r.causal ? r.buckets : r.buckets / 2, exact = side / 2;
   const int64_t first = !r.causal && key_minus_query > 0 ? side : 0;

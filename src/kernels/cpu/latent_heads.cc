@@ -35,10 +35,11 @@ void copy(Source from, Sink to, int64_t n) {
   std::memcpy(to.data, from.data, static_cast<size_t>(n * from.bytes()));
 }
 
-// Where number k of a half-by-half row of n numbers is in the row pair by pair.
+// Maps index k of a row stored as two halves (all first elements, then all second ones) to its
+// index in the same row stored as n / 2 pairs.
 int64_t in_pairs(int64_t k, int64_t n) { return k < n / 2 ? 2 * k : 2 * (k - n / 2) + 1; }
 
-// Copy n numbers, of which one side has halves and the other pairs. T has the size of a number.
+// Copy n numbers from one of the two orders to the other. T has the size of a number.
 template <class T>
 void to_halves(const T* pairs, T* halves, int64_t n) {
   for (int64_t k = 0; k < n; ++k) halves[k] = pairs[in_pairs(k, n)];

@@ -1,6 +1,15 @@
 // One-pass optimizers on the CPU: constants are combined once per launch in double; then one pass
 // reads gradient, weights and moments and writes the latter back. The pass is memory-bound, so
 // everything is fused into it, including the rounding to the compute weights.
+//
+// schedule_free (Defazio et al. 2024) uses the same pass with other roles: `weights` are the
+// average x, `iterate` is z, and y = z + beta1 (x − z) is what the compute weights hold. A step
+// moves z along the gradient at y and then x toward z by `share`, the weight of this step among all
+// so far. There is no first moment, so its bias is not corrected; y is computed in the same pass.
+// InterpolateArgs computes y alone, after a resume or a validation.
+//
+// The exponential mean of `optimizer.ema` is a second, separate pass (WeightAverageArgs): mean +=
+// (1 − decay) (weight − mean).
 #include "kernels/update.h"
 
 #include <cmath>

@@ -69,13 +69,14 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
     // a row whose exact gradient is 0 contains only rounding errors.
     const double bound = kRowUlps * ulp * (std::sqrt(length[i]) + kUsualShare * usual);
     if (!(std::sqrt(apart[i]) <= bound))
-      return fmt::format("row {} differs by {:.2g} at a length of {:.2g}", r, std::sqrt(apart[i]),
-                         std::sqrt(length[i]));
+      return fmt::format("row {} differs by {:.2g} (2-norm), and its own norm is {:.2g}", r,
+                         std::sqrt(apart[i]), std::sqrt(length[i]));
   }
   for (size_t k = 0; k < count; ++k)
     if (!(std::sqrt(all_apart[k]) <= kWholeUlps * ulp * std::sqrt(all_length[k])))
-      return fmt::format("all rows together are {:.2g} off, of a length of {:.2g}",
-                         std::sqrt(all_apart[k]), std::sqrt(all_length[k]));
+      return fmt::format(
+          "all rows together differ by {:.2g} (2-norm), and their own norm is {:.2g}",
+          std::sqrt(all_apart[k]), std::sqrt(all_length[k]));
   return "";
 }
 

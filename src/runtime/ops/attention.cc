@@ -2,7 +2,7 @@
 // is one, else the kernel of the table.
 #include "kernels/gpu_attention.h"
 #include "runtime/binding.h"
-#include "runtime/ops/dropout.h"
+#include "runtime/ops/arguments.h"
 
 namespace tessera::runtime {
 namespace {

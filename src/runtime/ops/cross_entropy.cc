@@ -2,7 +2,7 @@
 #include "ir/state.h"
 #include "kernels/linear_cross_entropy.h"
 #include "runtime/binding.h"
-#include "runtime/ops/loss.h"
+#include "runtime/ops/arguments.h"
 
 namespace tessera::runtime {
 

@@ -2,7 +2,7 @@
 // ranks between them: the maximum of each row; the sum of exponentials above it and the label's
 // logit; then the loss and its gradient from the sums of all ranks.
 #include "runtime/binding.h"
-#include "runtime/ops/loss.h"
+#include "runtime/ops/arguments.h"
 
 namespace tessera::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // Bindings of dropout and its gradient.
-#include "runtime/ops/dropout.h"
+#include "runtime/ops/arguments.h"
 
 #include "ir/state.h"
 #include "runtime/binding.h"

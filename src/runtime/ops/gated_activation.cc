@@ -1,6 +1,6 @@
 // Bindings of gated activations and their gradients.
 #include "runtime/binding.h"
-#include "runtime/ops/gate.h"
+#include "runtime/ops/arguments.h"
 
 namespace tessera::runtime {
 namespace {

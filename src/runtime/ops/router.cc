@@ -1,7 +1,9 @@
-// Bindings of the router and of its losses.
+// Bindings of the router and of its losses. A binding translates the attributes and operands of an
+// op to the arguments of its kernel, once per program; what is constant over a run (scores, groups,
+// scales) is converted here and not in the kernel.
 #include "ir/state.h"
 #include "runtime/binding.h"
-#include "runtime/ops/loss.h"
+#include "runtime/ops/arguments.h"
 
 namespace tessera::runtime {
 namespace {
