@@ -33,6 +33,7 @@ def scalar(r):
         (pa.large_string(), text, None),
         (pa.int64(), lambda r: r.randint(-2**62, 2**62), r.choice([None, "PLAIN", "DELTA_BINARY_PACKED"])),
         (pa.int32(), lambda r: r.randint(-2**31, 2**31 - 1), r.choice([None, "PLAIN", "DELTA_BINARY_PACKED"])),
+        (pa.uint32(), lambda r: r.randint(0, 2**32 - 1), None),
         (pa.float64(), lambda r: r.gauss(0, 1), r.choice([None, "PLAIN"])),
         (pa.bool_(), lambda r: r.random() < 0.5, r.choice([None, "PLAIN", "RLE"])),
     ])

@@ -137,6 +137,23 @@ PUBLISHED = {  # our name: file in DATA_FOLDER, conversion of a line
 }
 
 
+# Where lm-eval's own definitions are, below its folder `tasks`. Its index of all tasks takes a minute.
+DEFINITIONS = {
+    "arc_easy": "arc/arc_easy",
+    "arc_challenge": "arc/arc_challenge",
+    "boolq": "super_glue/boolq/default",
+    "copa": "super_glue/copa/default",
+    "piqa": "piqa/piqa",
+    "openbookqa": "openbookqa/openbookqa",
+    "social_iqa": "siqa/siqa",
+    "winogrande": "winogrande/default",
+    "lambada_openai": "lambada/lambada_openai",
+    "gsm8k": "gsm8k/gsm8k",
+    "hellaswag": "hellaswag/hellaswag",
+    "mmlu_anatomy": "mmlu/default/mmlu_anatomy",
+}
+
+
 def write_published(name, source, folder, limit):
     file, convert = PUBLISHED[name]
     lines = (source / f"{file}.jsonl").read_text(encoding="utf-8").split("\n")
@@ -149,9 +166,9 @@ def write_published(name, source, folder, limit):
 
 def own_config(name, data):
     """lm-eval's own definition of a task, on a file instead of a dataset that is downloaded."""
-    from lm_eval.tasks import TaskManager
+    import lm_eval.tasks
     from lm_eval.tasks._yaml_loader import load_yaml
-    config = load_yaml(TaskManager().task_index[name].yaml_path)
+    config = load_yaml(Path(lm_eval.tasks.__file__).parent / f"{DEFINITIONS[name]}.yaml")
     for key in ["dataset_name", "training_split", "validation_split", "fewshot_split", "fewshot_config", "tag",
                 "task_alias", "group"]:
         config.pop(key, None)

@@ -143,6 +143,15 @@ class ParquetFile::RowReader {
     return out;
   }
 
+  // Differences of INT32 are sums modulo 2^32.
+  static Tree integer(const ParquetNode& n, int64_t value) {
+    if (n.type == ParquetType::kInt32)
+      return Tree(n.is_unsigned ? int64_t{static_cast<uint32_t>(value)}
+                                : int64_t{static_cast<int32_t>(value)});
+    if (n.is_unsigned && value < 0) return Tree(static_cast<double>(static_cast<uint64_t>(value)));
+    return Tree(value);
+  }
+
   Tree value(const ParquetNode& n) {
     ParquetColumn& c = first(n);
     if (c.is_null()) throw Error("the columns of '{}' disagree on what is null", n.name);
@@ -152,7 +161,7 @@ class ParquetFile::RowReader {
       if (bytes_ > kMostBytes) throw Error("the row has more than {} bytes", kMostBytes);
       return Tree(std::string(*text));
     }
-    if (const auto* n64 = std::get_if<int64_t>(&v)) return Tree(*n64);
+    if (const auto* n64 = std::get_if<int64_t>(&v)) return integer(n, *n64);
     if (const auto* real = std::get_if<double>(&v)) return Tree(*real);
     return Tree(std::get<bool>(v));
   }

@@ -66,7 +66,7 @@ Element read_element(ThriftReader& in) {
 
 // ConvertedType and LogicalType of what is read.
 constexpr int64_t kUtf8 = 0, kMap = 1, kMapKeyValue = 2, kList = 3, kEnum = 4, kUint8 = 11,
-                  kInt64 = 18, kJson = 19;
+                  kUint64 = 14, kInt64 = 18, kJson = 19;
 constexpr int64_t kLogicalString = 1, kLogicalMap = 2, kLogicalList = 3, kLogicalEnum = 4,
                   kLogicalInteger = 10, kLogicalJson = 12;
 
@@ -122,6 +122,7 @@ class SchemaBuilder {
       if (e.children != 0) throw Error("column '{}' has children", e.name);
       n.type = static_cast<ParquetType>(*e.type);
       n.kind = kind_of(e);
+      n.is_unsigned = e.converted >= kUint8 && e.converted <= kUint64;
       ++columns_;
       return n;
     }

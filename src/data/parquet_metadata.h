@@ -40,6 +40,7 @@ struct ParquetNode {
   ColumnKind kind = ColumnKind::kOther;  // if it is a column
   ParquetType type = ParquetType::kByteArray;
   bool is_list = false, is_map = false;
+  bool is_unsigned = false;           // integers of a column
   int definition = 0, repeated = 0;   // largest levels
   int first_column = 0, columns = 1;  // the range of columns (leaves) below it
   std::vector<ParquetNode> children;  // empty: it is a column

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <functional>
 
 #include "base/error.h"
 #include "data/example_stream.h"
@@ -48,7 +50,7 @@ class ParquetTest : public testing::Test {
   ParquetTest() { std::filesystem::create_directories(folder_); }
   ~ParquetTest() override { std::filesystem::remove_all(folder_); }
   std::string put(const std::string& name, const std::string& bytes) {
-    write_file(folder_ / name, bytes);
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;  // write_file() waits for the disk
     return (folder_ / name).string();
   }
   Path folder_ =
