@@ -221,7 +221,9 @@ def same_text(mine, other, encodes):
 
 def beside(r, mine, reference, encodes):
     name, worst, differ = r["task"], 0.0, 0
-    theirs = sorted(reference["samples"][name], key=lambda s: s["doc_id"])
+    # With several filters, an example is listed once per filter.
+    by_id = {s["doc_id"]: s for s in reference["samples"][name]}
+    theirs = [by_id[i] for i in sorted(by_id)]
     for e, s in zip(mine, theirs, strict=True):
         if "log_likelihood" in e:
             worst = max([worst] + [abs(x - y) for x, y in

@@ -204,7 +204,7 @@ std::optional<compile::Layout> layout_named(const std::string& asked,
   }
   if (eval::ranks_of(layout) != ranks)
     throw Error(
-        "--layout {}: {} has {} ranks, but {} were started. Start that number (mpirun -n {}), or "
+        "--layout {}: {} has {} ranks, but the number started is {}. Use mpirun -n {}, or "
         "use --layout copies, with which every rank holds the model.",
         asked, eval::to_string(layout), eval::ranks_of(layout), ranks, eval::ranks_of(layout));
   return layout;

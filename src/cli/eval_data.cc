@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "base/temporary.h"
 #include "base/utf8.h"
@@ -203,7 +204,15 @@ void DataScorer::instructions(const std::string& file) {
   config.data.long_examples = o_.long_examples == "skip"       ? data::LongExamples::kSkip
                               : o_.long_examples == "truncate" ? data::LongExamples::kTruncate
                                                                : data::LongExamples::kError;
-  score(file, data::ValidationData(train::instruction_spec(config, *tokenizer_), *tokenizer_));
+  std::optional<data::ValidationData> data;
+  try {
+    data.emplace(train::instruction_spec(config, *tokenizer_), *tokenizer_);
+  } catch (const Error& e) {
+    throw Error(
+        "{}\n  These keys are options here: --sequence-length, --long-examples, --template.",
+        e.what());
+  }
+  score(file, *data);
 }
 
 }  // namespace

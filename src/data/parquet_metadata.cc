@@ -168,8 +168,8 @@ ColumnChunk read_chunk_metadata(ThriftReader& in, int64_t data_end) {
   });
   c.begin = dictionary > 0 ? std::min(dictionary, data_page) : data_page;
   if (c.values < 0 || bytes < 0 || c.begin < 0 || c.begin > data_end || bytes > data_end - c.begin)
-    throw Error("a column has {} values in bytes {} to {}, but the pages end at byte {}", c.values,
-                c.begin, c.begin + std::min(bytes, INT64_MAX - c.begin), data_end);
+    throw Error("a column has {} values in {} bytes from byte {} on, but the pages end at byte {}",
+                c.values, bytes, c.begin, data_end);
   c.end = c.begin + bytes;
   return c;
 }

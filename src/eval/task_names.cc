@@ -38,9 +38,10 @@ std::vector<std::string> known_names() {
   const std::vector<std::string> names = known_names();
   const std::string guess = nearest(name, names);
   throw Error(
-      "{}: there is neither a task of this name nor a file.{} Tasks: {}. `tessera eval RUN --task "
-      "list` describes them; a task file has the keys of docs/evaluation.md.",
-      name, guess.empty() ? "" : fmt::format(" Did you mean '{}'?", guess), fmt::join(names, ", "));
+      "{}: there is no task of this name, and no such file in {}.{} Tasks: {}. `tessera eval RUN "
+      "--task list` describes them; a task file has the keys of docs/evaluation.md.",
+      name, fs::current_path().string(),
+      guess.empty() ? "" : fmt::format(" Did you mean '{}'?", guess), fmt::join(names, ", "));
 }
 
 // Returns the command that downloads the published dataset to `file`; empty: it has no source.

@@ -231,7 +231,7 @@ TEST_F(TaskTest, PublishedLinesBecomeThePromptsOfTheHarness) {
   e = published(data, "copa",
                 R"({"premise":"It rained. ","choice1":"The road was wet.","choice2":"He left.",)"
                 R"("question":"effect","label":0})");
-  EXPECT_EQ(e.options[0].context + e.options[0].response, "It rained therefore the road was wet.");
+  EXPECT_EQ(e.options[0].context + e.options[0].response, "It rained therefore  the road was wet.");
   e = published(data, "piqa", R"({"goal":"Open it","sol1":"Pull.","sol2":"Push.","label":1})");
   EXPECT_EQ(e.options[1].context + e.options[1].response, "Question: Open it\nAnswer: Push.");
   e = published(data, "openbookqa",
