@@ -19,7 +19,8 @@ each configuration:
     best layout  train with layout.search: the first loss is train's
     verify       the layout agrees with one rank, value by value
     resume       in another layout from train's checkpoint: the losses are train's
-    eval         the loss on the validation set is the one that train logged
+    eval         the loss on the validation set is the one that train logged; on the layout of the run,
+                 this loss and the log-likelihoods of a task are those of one rank
     generate     exit code 0, and the same text twice
     export       to Hugging Face and back: the same text (adapters are merged before); rejected for
                  layers of several kinds
@@ -62,6 +63,13 @@ optimizer: {{ learning_rate: 1.0e-3, weight_decay: 0.1 }}
 schedule: {{ kind: constant, steps: {steps} }}
 checkpoint: {{ every_steps: 2, keep: 0 }}
 metrics: {{ validate_every_steps: 0, tensorboard: false }}
+"""
+TASK = """\
+kind: choice
+data: task.jsonl
+form: "{asked} {response}"
+response: "{answers}"
+gold: right
 """
 MACHINE = """\
 name: two-cores
@@ -342,8 +350,8 @@ class Case:
         check_ended(words, done)
         return done
 
-    def say_json(self, *words):
-        return json.loads(self.say(*words, "--json").stdout)
+    def say_json(self, *words, ranks=1):
+        return json.loads(self.say(*words, "--json", ranks=ranks).stdout)
 
     def train(self, directory, *more, keys=None, ranks=None):
         """[(step, loss)], validation loss."""
@@ -454,10 +462,28 @@ def loss_of(case, checkpoint):
                          CONTEXT)["results"][0]["loss"]
 
 
+def task_on(case, layout, ranks):
+    """The loss, and the log-likelihoods of a task."""
+    rows = case.folder / f"examples-{layout}.jsonl"
+    found = case.say_json("eval", "run", "../few", "--sequence-length", CONTEXT, "--task", "../task.yaml",
+                          "--examples", rows.name, "--layout", layout, ranks=ranks)
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    return found["results"][0]["loss"], [x for line in lines for x in line["log_likelihood"]]
+
+
 def evaluate(case):
     found = loss_of(case, "run")
     if case.chosen["data"] not in NOT_EVALUATED:
         case.check_near("eval's loss", found, case.validation, case.bound())
+    if case.ranks == 1:
+        return
+    loss, alone = task_on(case, "copies", 1)
+    for layout in ("run", "copies"):
+        divided, together = task_on(case, layout, case.ranks)
+        case.check_near(f"eval's loss with --layout {layout}", divided, loss, BOUNDS["fp32"])
+        for k, (x, y) in enumerate(zip(together, alone, strict=True)):
+            if not abs(x - y) <= 1e-3:
+                raise Broken(f"log-likelihood {k} with --layout {layout} is {x}, on one rank {y}")
 
 
 def text_of(case, checkpoint):
@@ -653,6 +679,10 @@ class Place:
                         work / name, work / f"{source}.txt")
         asked = texts.examples()
         (work / "asked.jsonl").write_text("\n".join(asked))
+        (work / "task.yaml").write_text(TASK)
+        (work / "task.jsonl").write_text("".join(
+            json.dumps({"asked": json.loads(line)["prompt"], "answers": ["ae", "ou aeou", "o"], "right": k % 3}) + "\n"
+            for k, line in enumerate(asked[:5])))
         (work / "few.jsonl").write_text("\n".join(asked[:8]))
         (work / "machine.yaml").write_text(MACHINE)
 

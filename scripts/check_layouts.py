@@ -4,6 +4,7 @@
     scripts/check_layouts.py --count 200 --seed 1     layouts against one rank
     scripts/check_layouts.py --bits 4                 what must agree to the last bit
     scripts/check_layouts.py --any-to-any 40          saved in one layout, resumed in another
+    scripts/check_layouts.py --evaluate 40            evaluated in layouts and on one rank
     scripts/check_layouts.py --context                layouts with layout.context above 1 only
     scripts/check_layouts.py --seed 1 --only 17       case 17 again, with its files kept
 
@@ -33,6 +34,9 @@ Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same
 Any to any: 5 steps in one layout, 5 more in another: losses within 3e-5 of ten on one rank. And the
 first layout, stopped and resumed unchanged, gives the same bits as without the stop.
 
+Evaluate: one checkpoint, on one rank and on the ranks of a layout, in fp32: the loss of a dataset within
+1e-5 (relative), each log-likelihood of a task within 1e-4, and the same metrics.
+
 Ends with 1 if anything differs, with 77 (skipped) where there is no mpirun.
 """
 import argparse
@@ -50,6 +54,26 @@ import time
 from small_runs import (SKIPPED, RandomTexts, metrics, mpirun, optimizer_kinds, run_tessera,
                         unigram_tokenizer)
 
+EVALUATED_LOSS, LIKELIHOOD = 1e-5, 1e-4
+TASKS = {"choice": """\
+kind: choice
+data: asked.jsonl
+form: "{prompt} {response}"
+response: "{answers}"
+gold: right
+""", "word": """\
+kind: last_word
+data: asked.jsonl
+form: "{prompt} {response}"
+response: "{response_text}"
+""", "written": """\
+kind: exact_match
+data: asked.jsonl
+form: "{prompt} {response}"
+response: "{response_text}"
+answer: "{response_text}"
+max_tokens: 4
+"""}
 RUN = """\
 run: {{ name: layouts, directory: {folder}, seed: 7, threads: 1 }}
 data: {{ tokenizer: {work}/tokenizer.json, train: [{work}/train], validation: [{work}/train] }}
@@ -520,7 +544,15 @@ class Place:
         self.say("data", "build", "--tokenizer", pieces, "--out", work / "pieces", text)
         self.say("data", "build", "--tokenizer", tokenizer, "--split", "lines", "--out",
                  work / "lines", work / "lines.txt")
-        (work / "asked.jsonl").write_text("\n".join(texts.examples()))
+        asked = texts.examples()
+        (work / "asked.jsonl").write_text("\n".join(asked))
+        (work / "tasks").mkdir(exist_ok=True)
+        lines = [json.loads(line) for line in asked[:7]]
+        (work / "tasks" / "asked.jsonl").write_text("".join(
+            json.dumps({"prompt": line["prompt"], "answers": ["ae", "ou aeou", "o"], "right": k % 3,
+                        "response_text": line["response"]}) + "\n" for k, line in enumerate(lines)))
+        for name, text in TASKS.items():
+            (work / "tasks" / f"{name}.yaml").write_text(text)
 
     def say(self, *words):
         run_tessera(self.tessera, *words)
@@ -542,6 +574,25 @@ class Place:
         if code:
             raise Broken(f"ended with {code}: {last_words((folder / 'said.txt').read_text())}")
         return Trained(self, folder, steps)
+
+
+    def evaluate(self, checkpoint, data, layout="copies", ranks=1):
+        """The loss of `data`, the metrics of the tasks, and all log-likelihoods and texts."""
+        rows = self.work / "rows.jsonl"
+        start = [] if ranks == 1 else [*mpirun(RUN_SECONDS), "-n", str(ranks)]
+        command = [*start, str(self.tessera), "eval", str(checkpoint), str(data), "--allow-foreign-tokenizer",
+                   "--layout", layout, "--examples", str(rows), "--threads", "1", "--samples", "9", "--json"]
+        for name in TASKS:
+            command += ["--task", str(self.work / "tasks" / f"{name}.yaml")]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              env=dict(os.environ, OMP_NUM_THREADS="1"))
+        if done.returncode:
+            raise Broken(f"eval --layout {layout} ended with {done.returncode}: {last_words(done.stderr)}")
+        loss, *tasks = json.loads(done.stdout)["results"]
+        lines = [json.loads(line) for line in rows.read_text().splitlines()]
+        return (loss["loss"], [t["metrics"] for t in tasks],
+                [x for line in lines for x in line.get("log_likelihood", [])],
+                [line["written"] for line in lines if "written" in line])
 
 
 class Trained:
@@ -717,6 +768,40 @@ class Check:
         self.place.train(folder, case, "run.stop_after_steps=5", steps=10)
         return bits_differ(whole, self.place.train(folder, case, steps=10), ["checkpoint"])
 
+    def evaluated(self, index):
+        case = draw(self.rng("evaluate", index), "fp32", self.options.family, self.options.context)
+        zero = case["layout.zero"] if case["layout.data"] * case["layout.context"] > 1 else 0
+        degrees = [f"{axis}={case[f'layout.{axis}']}" for axis in
+                   ("data", "tensor", "pipeline", "context", "expert") if f"layout.{axis}" in case]
+        layout = ",".join([*degrees, f"zero={zero}"])
+        try:
+            folder = self.folder("evaluated")
+            self.place.train(folder, one_rank(case), steps=2)
+            data = self.place.work / ("pieces" if case["texts"] in ("spans", "pairs") else "train")
+            loss, metrics_, logs, written = self.place.evaluate(folder, data)
+            loss2, metrics2, logs2, written2 = self.place.evaluate(folder, data, layout, ranks_of(case))
+            gap = relative([(loss, loss2)])
+            log_gap = max((abs(x - y) for x, y in zip(logs, logs2, strict=True)), default=math.inf)
+            self.worst["loss"] = max(self.worst.get("loss", 0.0), gap)
+            self.worst["logs"] = max(self.worst.get("logs", 0.0), log_gap)
+            problem = "".join([f"    loss differs by {gap:.2e}\n" if not gap <= EVALUATED_LOSS else "",
+                               f"    log-likelihoods by {log_gap:.2e}\n" if not log_gap <= LIKELIHOOD else "",
+                               f"    texts {written} and {written2}\n" if written != written2 else "",
+                               f"    metrics {metrics_} and {metrics2}\n" if len(metrics_) != len(metrics2) or any(
+                                   relative([(x["value"] or 1, y["value"] or 1)]) > 1e-4
+                                   for m, n in zip(metrics_, metrics2) for x, y in zip(m.values(), n.values()))
+                               else ""])
+        except Broken as broken:
+            gap = log_gap = math.nan
+            problem = f"    {broken}"
+        self.report(index, case, problem, f"loss {gap:.1e} log-likelihoods {log_gap:.1e}")
+
+    def evaluate(self, count):
+        for index in self.indices(count):
+            self.evaluated(index)
+        print(f"evaluate: {self.failures} of {self.cases} differ, loss by {self.worst.get('loss', math.inf):.2e} "
+              f"and log-likelihoods by {self.worst.get('logs', math.inf):.2e} at most")
+
     def any_to_any(self, count):
         for index in self.indices(count):
             self.continued(index)
@@ -732,6 +817,7 @@ def options_given():
     parser.add_argument("--count", type=int, default=0, help="layouts against one rank")
     parser.add_argument("--bits", type=int, default=0, help="rounds of what must be the same bytes")
     parser.add_argument("--any-to-any", type=int, default=0, help="pairs of layouts")
+    parser.add_argument("--evaluate", type=int, default=0, help="layouts of evaluation")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
     parser.add_argument("--only", type=int, help="this case alone; its files stay")
     parser.add_argument("--precision", choices=list(EPSILON), help="default: random")
@@ -742,8 +828,8 @@ def options_given():
     options = parser.parse_args()
     if not options.tessera.exists():
         raise SystemExit(f"{options.tessera} is missing; build first, or give --tessera")
-    if not (options.count or options.bits or options.any_to_any):
-        parser.error("expected --count, --bits or --any-to-any")
+    if not (options.count or options.bits or options.any_to_any or options.evaluate):
+        parser.error("expected --count, --bits, --any-to-any or --evaluate")
     return options
 
 
@@ -756,7 +842,7 @@ def main():
     print(f"seed {options.seed}", flush=True)
     failures = 0
     for mode, count in (("layouts", options.count), ("bits", options.bits),
-                        ("any_to_any", options.any_to_any)):
+                        ("any_to_any", options.any_to_any), ("evaluate", options.evaluate)):
         if count:
             check = Check(Place(options.tessera, work), options)
             getattr(check, mode)(count)

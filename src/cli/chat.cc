@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "cli/checkpoint_file.h"
+#include "cli/rank.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
 #include "eval/text_batch.h"
@@ -197,6 +198,7 @@ int verb_chat(Args args) {
   a.option(seed, "--seed", "N", "random seed");
   DeviceArguments device(a);
   if (!a.parse(args)) return 0;
+  require_one_rank("chat");
   if (max_tokens < 0) throw UsageError("--max-tokens is {}, expected 0 or more.", max_tokens);
   checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);

@@ -17,6 +17,7 @@
 #include "cli/verbs.h"
 #include "config/run_section.h"
 #include "data/dataset_builder.h"
+#include "data/example_stream.h"
 #include "data/indexed_dataset.h"
 #include "train/progress.h"
 #include "train/signals.h"
@@ -159,7 +160,7 @@ int build(Args args) {
   Arguments arguments(
       "data build",
       "Tokenize text into PREFIX.bin and PREFIX.idx, which training reads. A plain "
-      "text file is one document unless --split is given; .jsonl files have one "
+      "text file is one document unless --split is given; .jsonl and .parquet files have one "
       "document per line; .gz and .zst are decompressed; '-' is standard input.",
       "tessera data build --tokenizer t.json --out corpus/train texts/ more.jsonl.zst");
   arguments.option(tokenizer_path, "--tokenizer", "T", "a tokenizer.json or SentencePiece model",
@@ -167,7 +168,7 @@ int build(Args args) {
   arguments.option(out, "--out", "PREFIX", "output: PREFIX.bin, PREFIX.idx, PREFIX.json", true);
   arguments.option(options.documents.key, "--key", "KEY", "JSON Lines: the key of the text");
   arguments.option(split, "--split", "HOW", "plain text: none | lines | paragraphs");
-  arguments.option(format, "--format", "WHAT", "auto (by file name) | text | jsonl");
+  arguments.option(format, "--format", "WHAT", "auto (by file name) | text | jsonl | parquet");
   arguments.option(threads, "--threads", "N", "threads; 0: all cores that this process may use");
   arguments.option(options.documents.skip_bad, "--skip-bad", "N",
                    "JSON Lines: skip at most N lines that are damaged or have no text");
@@ -325,6 +326,24 @@ int inspect(Args args) {
   return 0;
 }
 
+// Prints the examples of a file, one JSON object per line.
+int rows(Args args) {
+  std::string file;
+  int64_t limit = 0;
+  Arguments arguments("data rows",
+                      "Print the rows of Parquet, or the lines of JSON Lines or one JSON list, as "
+                      "training on instructions reads them.",
+                      "tessera data rows chat.parquet --limit 3");
+  arguments.required(file, "FILE", "Parquet, JSON Lines or one JSON list, or a folder of them");
+  arguments.option(limit, "--limit", "N", "first N rows; 0: all");
+  if (!arguments.parse(args)) return 0;
+  data::ExampleStream stream({file});
+  int64_t count = 0;
+  for (data::JsonExample e; (limit == 0 || count < limit) && stream.next(e); ++count)
+    fmt::print("{}\n", to_json(e.tree));
+  return 0;
+}
+
 constexpr const char* kGroup = "Data";
 const Verb kVerbs[] = {
     {"build", kGroup, "tokenize text into a dataset",
@@ -335,6 +354,8 @@ const Verb kVerbs[] = {
      "tessera data explain run.yaml --sample 1200", data_explain},
     {"render", kGroup, "print conversations as a chat template writes them",
      "tessera data render hf-folder chat.jsonl", data_render},
+    {"rows", kGroup, "print the rows of Parquet or JSON files",
+     "tessera data rows chat.parquet --limit 3", rows},
 };
 
 }  // namespace

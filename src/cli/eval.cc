@@ -1,4 +1,4 @@
-// tessera eval CHECKPOINT: computes the perplexity on datasets, the results of tasks, or raw
+// tessera eval CHECKPOINT: computes the perplexity on data, the results of tasks, or raw
 // logits.
 //
 // The loss on a dataset is the mean of -ln p over tokens; perplexity is its exponential. Both
@@ -6,24 +6,29 @@
 // which can be compared between models with different vocabularies. Samples have the length of the
 // training run and, for an encoder-decoder model, the span corruption of its validation, so that
 // the loss can be compared with the validation loss in the log of the run.
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 
 #include "base/tree.h"
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
 #include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
+#include "cli/eval_data.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
-#include "data/dataset_about.h"
 #include "data/source_list.h"
 #include "data/tokenizer_json.h"
 #include "data/vocabulary.h"
 #include "eval/evaluate.h"
+#include "eval/evaluation_layout.h"
+#include "eval/task_names.h"
 
 namespace tessera::cli {
 namespace {
@@ -86,16 +91,6 @@ void save_logits(checkpoint::CheckpointReader& reader, const std::string& logits
   write_logits(logits_file, m.read(ids, source), sequences, each);
 }
 
-Tree as_tree(const std::string& set, const eval::Score& s) {
-  Tree t;
-  t.set("data", Tree(set));
-  t.set("tokens", Tree(static_cast<int64_t>(s.tokens)));
-  t.set("loss", Tree(s.loss()));
-  t.set("perplexity", Tree(std::exp(s.loss())));
-  t.set("bits_per_byte", Tree(s.bits_per_byte()));
-  return t;
-}
-
 Tree as_tree(const eval::ExampleScore& s) {
   Tree log = Tree::list(), t;
   for (const double x : s.log) log.push(Tree(x));
@@ -103,6 +98,7 @@ Tree as_tree(const eval::ExampleScore& s) {
   if (!s.log.empty()) t.set("log_likelihood", std::move(log));
   if (s.log.empty()) t.set("written", Tree(s.written));
   if (s.log.empty()) t.set("answer", Tree(s.extracted));
+  if (s.log.empty()) t.set("last_answer", Tree(s.extracted_last));
   return t;
 }
 
@@ -124,120 +120,115 @@ Tree show_task(const std::string& name, const eval::TaskResult& r, bool quiet) {
   return t;
 }
 
-// Sets `value` to the number or flag `section.key` of the run's configuration, if it exists. The
-// configuration in a checkpoint is read as a tree, not as a RunConfig, because another version of
-// the program may have written it, with keys that do not exist in this version.
-template <class T>
-void take_value(const Tree& config, const char* section, const char* key, T& value) {
-  const Tree* const of = config.as_members() != nullptr ? config.find(section) : nullptr;
-  const Tree* const found = of != nullptr && of->as_members() != nullptr ? of->find(key) : nullptr;
-  if (found == nullptr) return;
-  if (const auto* whole = std::get_if<int64_t>(&found->value)) value = static_cast<T>(*whole);
-  if (const auto* real = std::get_if<double>(&found->value)) value = static_cast<T>(*real);
-  if (const auto* flag = std::get_if<bool>(&found->value)) value = static_cast<T>(*flag);
-}
-
-// Sets the span corruption to that of the run's validation.
-void corrupt_as_trained(const Tree& config, const data::Tokenizer& tokenizer,
-                        data::DatasetSpec& spec) {
-  spec.spans = data::span_objective(tokenizer);
-  take_value(config, "run", "seed", spec.seed);
-  take_value(config, "data", "noise_density", spec.spans->how.noise_density);
-  take_value(config, "data", "mean_span", spec.spans->how.mean_span);
-}
-
-// Returns the sample length of the training run, or the model's context if the header does not
-// contain the length (an imported model) or contains a larger one.
-int64_t trained_length(const checkpoint::CheckpointReader& reader,
-                       const model::ModelConfig& model) {
-  int64_t length = 0;
-  take_value(reader.header().config, "data", "sequence_length", length);
-  return length > 0 ? std::min(length, model.context) : model.context;
-}
-
-struct SetOptions {
-  int64_t length = 0;    // tokens per sample; 0: as in training
-  int64_t samples = 0;   // samples per dataset; 0: all
-  bool foreign = false;  // accept datasets of another tokenizer
-};
-
-// Throws Error for a text file, which is not the PREFIX of a dataset.
-void require_dataset(const std::string& set) {
-  if (std::filesystem::exists(set + ".idx") || !std::filesystem::is_regular_file(set)) return;
-  throw Error(
-      "{}: is a file; expected the PREFIX of a dataset that `tessera data build` made. JSON Lines "
-      "of instructions cannot be evaluated here: a run reports their loss if data.validation "
-      "names them, and --task FILE evaluates prompts with answers (docs/evaluation.md).",
-      set);
-}
-
-void require_inputs(const std::vector<std::string>& sets, const std::vector<std::string>& tasks,
-                    const std::string& examples) {
-  if (tasks.empty() && !examples.empty()) throw UsageError("eval: --examples requires --task.");
-  for (const std::string& set : sets) require_dataset(set);
-  for (const std::string& file : tasks) require_task("--task", file);
-}
-
-// Throws Error for a dataset that was built with another tokenizer than the checkpoint's.
-void require_own_set(const std::string& set, const data::Tokenizer& tokenizer, bool foreign) {
-  const std::string found = foreign ? ""
-                                    : data::foreign_tokenizer(data::IndexedDataset(set), tokenizer,
-                                                              "the checkpoint's tokenizer");
-  if (!found.empty())
-    throw Error(
-        "{}. Build the dataset with the checkpoint's tokenizer, or use --allow-foreign-tokenizer",
-        found);
-}
-
-// Adds the loss on each dataset to `results`, and prints it as a line unless `json`.
-void score_sets(const std::vector<std::string>& sets, const SetOptions& o,
-                checkpoint::CheckpointReader& reader, const eval::ModelOptions& options, bool json,
-                Tree& results) {
-  if (sets.empty()) return;
-  const auto& [length, samples, foreign_sets] = o;
-  const model::ModelConfig model = eval::model_of(reader);
-  if (length > model.context)
-    throw Error("--sequence-length is {}, which exceeds the model's context of {}.", length,
-                model.context);
-  const auto tokenizer = tokenizer_of(reader);
-  if (model.encoder_layers > 0) data::require_padding(*tokenizer, "the checkpoint's tokenizer");
-  for (const std::string& set : sets) {
-    require_own_set(set, *tokenizer, foreign_sets);
-    data::DatasetSpec spec;
-    spec.datasets = {{set, 1}};
-    spec.sequence_length = length > 0 ? length : trained_length(reader, model);
-    spec.vocabulary = model.padded_vocabulary();
-    if (model.encoder_layers > 0)
-      corrupt_as_trained(reader.header().config, *tokenizer, spec);
-    else
-      take_value(reader.header().config, "data", "intra_document_masking",
-                 spec.intra_document_masking);
-    const data::ValidationData data(spec);
-    eval::Score s = eval::score(reader, data, samples, options);
-    if (!std::isfinite(s.loss()))
-      throw NumericError(
-          "{}: the loss on {} is not finite, although every weight is. Evaluate with --precision "
-          "fp32, or use another checkpoint.",
-          reader.folder().string(), set);
-    // If only some samples were scored, the bytes of the dataset are scaled by the share of tokens.
-    s.bytes = static_cast<double>(data.text_bytes(*tokenizer)) * s.tokens /
-              static_cast<double>(data.predicted_tokens());
-    results.push(as_tree(set, s));
-    if (!json)
-      fmt::print("{}  loss {:.4f}  perplexity {:.3f}  {:.4f} bits/byte  {} tokens\n", set, s.loss(),
-                 std::exp(s.loss()), s.bits_per_byte(), static_cast<int64_t>(s.tokens));
+// Splits `a,b` into two names, unless a file has this name.
+std::vector<std::string> task_names(const std::vector<std::string>& given) {
+  std::vector<std::string> names;
+  for (const std::string& text : given) {
+    std::error_code error;
+    const bool is_file = std::filesystem::exists(text, error);
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = is_file ? text.size() : std::min(text.find(',', at), text.size());
+      if (end > at) names.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
   }
+  return names;
+}
+
+// Returns the names of the metrics of a task.
+std::string metrics_of(const eval::TaskSpec& spec) {
+  switch (spec.kind) {
+    case eval::TaskKind::kChoice:
+      return spec.unconditional.empty() ? "accuracy, accuracy_length"
+                                        : "accuracy, accuracy_length, accuracy_unconditional";
+    case eval::TaskKind::kLastWord:
+      return "accuracy, perplexity";
+    case eval::TaskKind::kExactMatch:
+      return spec.extract_last.empty() ? "exact_match" : "exact_match, exact_match_last";
+  }
+  return "";
+}
+
+// Prints the tasks that the program contains, and where their examples are looked for.
+void list_tasks(const std::string& folder, bool json) {
+  Tree list = Tree::list();
+  for (const eval::KnownTask& t : eval::known_tasks()) {
+    Tree one, aliases = Tree::list();
+    for (const std::string& alias : t.spec.aliases) aliases.push(Tree(alias));
+    one.set("name", Tree(t.name));
+    one.set("aliases", std::move(aliases));
+    one.set("about", Tree(t.spec.about));
+    one.set("metrics", Tree(metrics_of(t.spec)));
+    one.set("shots", Tree(t.spec.shots));
+    one.set("data", Tree(t.spec.data));
+    one.set("dataset", Tree(t.spec.dataset));
+    list.push(std::move(one));
+    if (!json)
+      fmt::print(
+          "{:<16} {}{}\n{:<17}metrics {}; examples {} (published: {})\n", t.name, t.spec.about,
+          t.spec.aliases.empty() ? "" : fmt::format("; also {}", fmt::join(t.spec.aliases, ", ")),
+          "", metrics_of(t.spec), t.spec.data, t.spec.dataset);
+  }
+  Tree root, folders = Tree::list();
+  std::string shown;
+  for (const Path& from : eval::example_folders("", folder)) {
+    const std::string name = from.empty() ? "." : from.string();
+    folders.push(Tree(name));
+    shown += (shown.empty() ? "" : ", ") + name;
+  }
+  root.set("tasks", std::move(list));
+  root.set("folders", std::move(folders));
+  if (json)
+    fmt::print("{}\n", to_json(root));
+  else
+    fmt::print("Examples are looked for in {}; --data FOLDER and ${} name others.\n", shown,
+               eval::kDataFolderVariable);
+}
+
+// Returns how `world` holds the model: nothing if every rank has a copy of it. `asked`: auto, run,
+// copies, or degrees of parallelism.
+std::optional<compile::Layout> layout_named(const std::string& asked,
+                                            const checkpoint::CheckpointReader& reader,
+                                            int64_t ranks) {
+  if (asked == "copies") return std::nullopt;
+  const compile::Layout run = eval::evaluation_layout(eval::run_layout(reader));
+  if (asked == "auto") {
+    const bool fits = eval::ranks_of(run) == ranks && eval::divides_model(run);
+    return fits ? std::optional(run) : std::nullopt;
+  }
+  compile::Layout layout = run;
+  try {
+    if (asked != "run") layout = eval::evaluation_layout(eval::parse_layout(asked));
+  } catch (const Error& e) {
+    throw UsageError("eval: --layout {}, or auto, run or copies.", e.what());
+  }
+  if (eval::ranks_of(layout) != ranks)
+    throw Error(
+        "--layout {}: {} has {} ranks, but the number started is {}. Use mpirun -n {}, or "
+        "use --layout copies, with which every rank holds the model.",
+        asked, eval::to_string(layout), eval::ranks_of(layout), ranks, eval::ranks_of(layout));
+  return layout;
+}
+
+// Returns the options for the loss on data: ranks that each hold a copy read different samples.
+eval::ModelOptions options_for_data(eval::ModelOptions options, comm::World& world) {
+  if (options.world != nullptr || world.size() == 1) return options;
+  options.world = &world;
+  options.layout = {};
+  options.layout.data = world.size();
+  options.layout.zero = 0;
+  return options;
 }
 
 // Runs the tasks on all ranks. Only rank 0 prints and writes.
 void run_tasks(const eval::TaskChoice& choice, const std::string& examples_file,
                checkpoint::CheckpointReader& reader, const eval::ModelOptions& options,
-               comm::World& world, bool json, Tree& results) {
+               comm::World& world, bool quiet, Tree& results) {
   const auto tokenizer = tokenizer_of(reader);
   std::string rows;
   for (const eval::Task& t : eval::read_tasks(choice)) {
     const eval::TaskResult r = eval::evaluate(reader, *tokenizer, t, world, options);
-    results.push(show_task(t.name, r, json || world.rank() > 0));
+    results.push(show_task(t.name, r, quiet));
     for (const eval::ExampleScore& s : r.examples) {
       Tree row = as_tree(s);
       row.set("task", Tree(t.name));
@@ -245,7 +236,6 @@ void run_tasks(const eval::TaskChoice& choice, const std::string& examples_file,
     }
   }
   if (!examples_file.empty() && world.rank() == 0) write_file(examples_file, rows);
-  if (json && world.rank() > 0) results = Tree();
 }
 
 void at_least_0(const char* option, int64_t n) {
@@ -265,65 +255,118 @@ void require_logits_files(const std::string& logits, const std::string& tokens,
   if (!logits.empty()) data::refuse_existing(logits, force);
 }
 
-}  // namespace
-
-int verb_eval(Args args) {
+// The arguments of the command.
+struct EvalCommand {
   std::string checkpoint, logits_file, tokens_file, source_file, examples_file;
-  std::string precision = "fp32", device = "auto", weights = "trained";
-  std::vector<std::string> sets;
-  SetOptions of_sets;
+  std::string precision = "fp32", device = "auto", weights = "trained", layout = "auto";
+  EvalDataOptions data;
   eval::TaskChoice tasks;
   int64_t threads = 0;
   bool json = false, force = false;
-  Arguments a("eval", "Compute the perplexity of a checkpoint on datasets, and evaluate tasks.",
-              "tessera eval runs/pythia-70m corpus/validation --task configs/tasks/piqa.yaml");
-  a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
-  a.many(sets, "PREFIX", "datasets of `tessera data build`");
-  a.option(of_sets.length, "--sequence-length", "T",
+};
+
+void declare_data(Arguments& a, EvalDataOptions& data) {
+  a.many(data.sets, "PREFIX", "datasets of `tessera data build`");
+  a.option(data.texts, "--text", "FILE",
+           "text, JSON Lines or Parquet to compute the loss on; repeatable");
+  a.option(data.key, "--key", "KEY", "key of the text in the lines of --text");
+  a.option(data.instructions, "--instructions", "FILE",
+           "instructions or conversations, loss on the responses; repeatable");
+  a.option(data.form, "--template", "TEXT", "template of --instructions, if not the checkpoint's");
+  a.option(data.long_examples, "--long-examples", "HOW",
+           "instructions longer than a sample: error, skip or truncate");
+  a.option(data.length, "--sequence-length", "T",
            "tokens per sample; 0: as in training, or the context of an imported model");
-  a.option(of_sets.samples, "--samples", "N", "samples per dataset; 0: all");
-  a.option(tasks.files, "--task", "FILE", "task file (docs/evaluation.md); repeatable");
-  a.option(tasks.folder, "--data", "FOLDER", "folder of the tasks' examples, if not the task's");
-  a.option(tasks.shots, "--shots", "N", "few-shot examples; -1: the task's number");
-  a.option(tasks.examples, "--limit", "N", "first N examples of each task; 0: all");
-  a.option(examples_file, "--examples", "FILE", "JSON Lines file for the result of each example");
-  a.option(logits_file, "--logits", "FILE", "safetensors file for logits [B, T, V] of --tokens");
-  add_force(a, force);
-  a.option(tokens_file, "--tokens", "FILE", "token ids for --logits, as JSON [[id, …], …]");
-  a.option(source_file, "--source", "FILE", "encoder input for --logits; id 0 is padding");
-  a.flag(of_sets.foreign, "--allow-foreign-tokenizer",
+  a.option(data.samples, "--samples", "N", "samples per dataset; 0: all");
+  a.flag(data.foreign, "--allow-foreign-tokenizer",
          "accept datasets that were built with another tokenizer");
-  add_weights(a, weights);
-  a.option(threads, "--threads", "N", "threads; 0: all cores");
-  a.option(precision, "--precision", "P", "compute precision: fp32 or bf16");
-  a.option(device, "--device", "D", "device: auto, cpu or cuda");
-  a.json(json);
-  if (!a.parse(args)) return 0;
-  if (sets.empty() && logits_file.empty() && tasks.files.empty())
+}
+
+void declare_tasks(Arguments& a, EvalCommand& c) {
+  a.option(c.tasks.files, "--task", "NAME,…",
+           "tasks by name, or task files (docs/evaluation.md); `list` shows the names; repeatable");
+  a.option(c.tasks.folder, "--data", "FOLDER", "folder of the tasks' examples");
+  a.option(c.tasks.shots, "--shots", "N", "few-shot examples; -1: the task's number");
+  a.option(c.tasks.examples, "--limit", "N", "first N examples of each task; 0: all");
+  a.option(c.examples_file, "--examples", "FILE", "JSON Lines file for the result of each example");
+}
+
+void declare_rest(Arguments& a, EvalCommand& c) {
+  a.option(c.logits_file, "--logits", "FILE", "safetensors file for logits [B, T, V] of --tokens");
+  add_force(a, c.force);
+  a.option(c.tokens_file, "--tokens", "FILE", "token ids for --logits, as JSON [[id, …], …]");
+  a.option(c.source_file, "--source", "FILE", "encoder input for --logits; id 0 is padding");
+  add_weights(a, c.weights);
+  a.option(c.layout, "--layout", "L",
+           "how ranks hold the model: auto (the run's layout if it divides the model and has this "
+           "number of ranks), run, copies, or degrees such as tensor=2,pipeline=2");
+  a.option(c.threads, "--threads", "N", "threads; 0: all cores");
+  a.option(c.precision, "--precision", "P", "compute precision: fp32 or bf16");
+  a.option(c.device, "--device", "D", "device: auto, cpu or cuda");
+  a.json(c.json);
+}
+
+// Throws UsageError or Error for arguments that cannot be used.
+void check_command(const EvalCommand& c, const Arguments& a) {
+  if (c.data.empty() && c.logits_file.empty() && c.tasks.files.empty())
     throw UsageError(
-        "eval: nothing to do. Give the PREFIX of a dataset, --task FILE, or --logits FILE with "
-        "--tokens FILE.");
-  at_least_0("--sequence-length", of_sets.length);
-  at_least_0("--samples", of_sets.samples);
-  at_least_0("--limit", tasks.examples);
-  if (a.given("--shots")) at_least_0("--shots", tasks.shots);
-  require_logits_files(logits_file, tokens_file, source_file, force);
-  require_inputs(sets, tasks.files, examples_file);
-  // Only tasks are divided among the ranks; everything else uses one rank.
-  const bool ranks = !tasks.files.empty() && read_rank_info().ranks > 1;
+        "eval: nothing to do. Give the PREFIX of a dataset, --text FILE, --instructions FILE, "
+        "--task NAME, or --logits FILE with --tokens FILE.");
+  at_least_0("--sequence-length", c.data.length);
+  at_least_0("--samples", c.data.samples);
+  at_least_0("--limit", c.tasks.examples);
+  if (a.given("--shots")) at_least_0("--shots", c.tasks.shots);
+  require_logits_files(c.logits_file, c.tokens_file, c.source_file, c.force);
+  if (c.tasks.files.empty() && !c.examples_file.empty())
+    throw UsageError("eval: --examples requires --task.");
+  require_eval_data(c.data);
+  for (const std::string& name : c.tasks.files) require_task("--task", name);
+  if (read_rank_info().ranks > 1 && !c.logits_file.empty())
+    throw UsageError("eval: --logits is for one rank. Start it without mpirun.");
+}
+
+void evaluate(const EvalCommand& c) {
+  const bool ranks = read_rank_info().ranks > 1;
   const std::unique_ptr<comm::World> world = ranks ? comm::mpi_world() : comm::self_world();
-  const eval::ModelOptions options = {precision_named(precision), threads_or_all(threads),
-                                      gpu_named(device, *world)};
-  checkpoint::CheckpointReader reader = open_checkpoint(checkpoint, weights);
-  if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
-  Tree results = Tree::list();
-  score_sets(sets, of_sets, reader, options, json, results);
-  if (!tasks.files.empty()) run_tasks(tasks, examples_file, reader, options, *world, json, results);
-  if (json && !results.is_null()) {
-    Tree root;
-    root.set("results", std::move(results));
-    fmt::print("{}\n", to_json(root));
+  eval::ModelOptions options = {precision_named(c.precision), threads_or_all(c.threads),
+                                gpu_named(c.device, *world)};
+  checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);
+  if (const auto divided = layout_named(c.layout, reader, world->size()); divided && ranks) {
+    options.world = world.get();
+    options.layout = *divided;
   }
+  if (!c.logits_file.empty())
+    save_logits(reader, c.logits_file, c.tokens_file, c.source_file, options);
+  Tree results = Tree::list();
+  const bool quiet = c.json || world->rank() > 0;
+  score_data(c.data, reader, options_for_data(options, *world), quiet, results);
+  if (!c.tasks.files.empty())
+    run_tasks(c.tasks, c.examples_file, reader, options, *world, quiet, results);
+  if (!c.json || world->rank() > 0) return;
+  Tree root;
+  root.set("results", std::move(results));
+  fmt::print("{}\n", to_json(root));
+}
+
+}  // namespace
+
+int verb_eval(Args args) {
+  EvalCommand c;
+  Arguments a(
+      "eval", "Compute the perplexity of a checkpoint on data, and evaluate tasks.",
+      "tessera eval runs/pythia-70m corpus/validation --task piqa,arc_easy --data examples");
+  a.required(c.checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  declare_data(a, c.data);
+  declare_tasks(a, c);
+  declare_rest(a, c);
+  if (!a.parse(args)) return 0;
+  c.tasks.files = task_names(c.tasks.files);
+  if (std::ranges::count(c.tasks.files, "list") > 0) {
+    list_tasks(c.tasks.folder, c.json);
+    return 0;
+  }
+  check_command(c, a);
+  evaluate(c);
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
 #include "cli/prompts_file.h"
+#include "cli/rank.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
 #include "eval/generate.h"
@@ -256,6 +257,7 @@ int verb_generate(Args args) {
   a.flag(ignore_end, "--ignore-end", "do not stop at the end-of-text token");
   a.json(s.json);
   if (!a.parse(args)) return 0;
+  require_one_rank("generate");
   if (a.given("--prompt") == a.given("--prompts"))
     throw UsageError("generate: expected either --prompt TEXT or --prompts FILE.");
   check_numbers(s, batch);

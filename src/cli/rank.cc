@@ -54,6 +54,15 @@ RankInfo read_rank_info() {
   return {ranks > 1 ? first_number(kRank, 0) : 0, ranks, host_name()};
 }
 
+void require_one_rank(const char* verb) {
+  const int ranks = read_rank_info().ranks;
+  if (ranks > 1)
+    throw UsageError(
+        "{}: {} ranks were started, expected one, which holds the whole model. Start it without "
+        "mpirun. `tessera eval` evaluates a model on the layout of its run.",
+        verb, ranks);
+}
+
 std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankInfo& place, const char* version) {
   const char* endpoint = std::getenv(launch::kEndpointVariable);
   if (endpoint == nullptr) return std::make_unique<launch::Heartbeat>();

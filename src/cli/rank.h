@@ -19,6 +19,9 @@ struct RankInfo {
 
 RankInfo read_rank_info();
 
+// Throws UsageError if mpirun or srun started several ranks: the command `verb` runs on one.
+void require_one_rank(const char* verb);
+
 // Starts the heartbeat to `tessera launch` if it started this process; otherwise the result does
 // nothing.
 std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankInfo& place, const char* version);

@@ -5,12 +5,11 @@
 #include "cli/run_file.h"
 
 #include "base/error.h"
-#include "base/shipped_configs.h"
 #include "cli/rank.h"
 #include "config/run_config.h"
 #include "data/indexed_dataset.h"
 #include "data/samples.h"
-#include "eval/task.h"
+#include "eval/task_names.h"
 #include "train/load_run.h"
 
 namespace tessera::cli {
@@ -127,10 +126,12 @@ void require_file(const std::string& key, const std::string& file) {
   if (!std::filesystem::exists(file, error) && !error) throw_missing(key, file, "");
 }
 
-void require_task(const std::string& key, const std::string& file) {
-  if (eval::is_task(file)) return;
-  throw_missing(key, file,
-                fmt::format(" The program contains the tasks {}.", shipped_names("tasks")));
+void require_task(const std::string& key, const std::string& name) {
+  try {
+    eval::find_task(name);
+  } catch (const Error& e) {
+    throw Error("{} = {}", key, e.what());
+  }
 }
 
 void require_layout(const config::RunConfig& config, const char* verb) {

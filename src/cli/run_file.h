@@ -15,9 +15,9 @@ config::RunConfig open_run(const std::string& path, std::span<const std::string>
 // key, the file, and the folder that was searched.
 void require_file(const std::string& key, const std::string& file);
 
-// Throws Error if `file`, which a key or an option names, is neither a task file nor a task that
+// Throws Error if `name`, which a key or an option names, is neither a task file nor a task that
 // the program contains. The message lists these.
-void require_task(const std::string& key, const std::string& file);
+void require_task(const std::string& key, const std::string& name);
 
 // Throws Error if the run does not have a layout yet (`layout.search: true`), which the command
 // `verb` needs.

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "cli/checkpoint_file.h"
+#include "cli/rank.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
 #include "serve/service.h"
@@ -131,6 +132,7 @@ int verb_serve(Args args) {
   o.declare(a);
   DeviceArguments device(a);
   if (!a.parse(args)) return 0;
+  require_one_rank("serve");
   o.check();
   checkpoint::CheckpointReader reader(choose_checkpoint(o.checkpoint));
   const auto tokenizer = tokenizer_of(reader);

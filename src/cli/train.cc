@@ -27,6 +27,7 @@
 #include "comm/world.h"
 #include "data/tokenizer.h"
 #include "eval/evaluate.h"
+#include "eval/evaluation_layout.h"
 #include "eval/likelihood.h"
 #include "launch/monitor_endpoint.h"
 #include "launch/rank_consistency.h"
@@ -37,13 +38,17 @@
 namespace tessera::cli {
 namespace {
 
-eval::ModelOptions options_of(const config::RunConfig& c) {
+// The ranks of a run whose layout divides the model evaluate together, as they train.
+eval::ModelOptions options_of(const config::RunConfig& c, comm::World& world) {
   const bool bf16 =
       c.precision == compile::Precision::kBf16 || c.precision == compile::Precision::kBf16Sr;
   eval::ModelOptions o = {bf16 ? compile::Precision::kBf16 : compile::Precision::kFp32,
                           static_cast<int>(c.run.threads)};
   if (c.run.device == config::Device::kCuda)
     o.gpu.emplace();  // the GPU that this process trains on
+  if (!eval::divides_model(c.layout)) return o;
+  o.world = &world;
+  o.layout = eval::evaluation_layout(c.layout);
   return o;
 }
 
@@ -54,12 +59,12 @@ train::TaskMetrics metrics_of(const eval::Task& task, const eval::TaskResult& r)
 }
 
 // Reads all tasks and examples of evaluation.tasks. Throws Error as read_tasks does.
-train::TaskEvaluation task_evaluation(const config::RunConfig& config) {
+train::TaskEvaluation task_evaluation(const config::RunConfig& config, comm::World& of_run) {
   const config::EvaluationSection& e = config.evaluation;
   train::TaskEvaluation out;
   if (e.tasks.empty()) return out;
-  out.bytes = [](const config::RunConfig& c) {
-    return eval::likelihood_bytes(c.model, options_of(c));
+  out.bytes = [&of_run](const config::RunConfig& c) {
+    return eval::likelihood_bytes(c.model, options_of(c, of_run));
   };
   for (const std::string& file : e.tasks) require_task("evaluation.tasks", file);
   std::vector<eval::Task> tasks = eval::read_tasks({e.tasks, e.data, -1, e.limit});
@@ -74,7 +79,8 @@ train::TaskEvaluation task_evaluation(const config::RunConfig& config) {
     });
     std::vector<train::TaskMetrics> results;
     for (const eval::Task& t : tasks) {
-      const eval::TaskResult r = eval::evaluate(*reader, *tokenizer, t, world, options_of(c));
+      const eval::TaskResult r =
+          eval::evaluate(*reader, *tokenizer, t, world, options_of(c, world));
       results.push_back(metrics_of(t, r));
     }
     return results;
@@ -247,7 +253,7 @@ int verb_train(Args args) {
     world = world_of(config, place.ranks);
     require_agreement(*world, place, shown);
     options.world = world.get();
-    options.tasks = task_evaluation(config);
+    options.tasks = task_evaluation(config, *world);
     const train::TrainOutcome outcome = train_in(folder, config, options);
     heartbeat->leave();
     if (options.json && world->rank() == 0) print_outcome(outcome);

@@ -104,11 +104,12 @@ struct EvaluationSection {
   int64_t every_steps = 0, limit = 0;
 
   static void fields(auto& self, auto&& visit) {
-    visit("tasks", self.tasks, "task files (docs/evaluation.md) whose results go to the metrics");
+    visit("tasks", self.tasks,
+          "tasks by name, or task files (docs/evaluation.md), whose results go to the metrics");
     visit("data", self.data,
-          "folder of the tasks' examples; default: the folder of each task file");
+          "folder of the tasks' examples; default: the folders of docs/evaluation.md");
     visit("every_steps", self.every_steps,
-          "how often; each time a checkpoint is saved and read by every rank; 0: only at the end",
+          "how often; each time a checkpoint is saved and read again; 0: only at the end",
           at_least(0));
     visit("limit", self.limit, "only the first examples of each task; 0: all", at_least(0));
   }

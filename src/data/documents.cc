@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "data/parquet_file.h"
 
 namespace tessera::data {
 namespace {
@@ -33,15 +34,26 @@ DocumentStream::DocumentStream(SourceList sources, DocumentOptions options)
   }
 }
 
-int64_t DocumentStream::bytes_read() const { return done_bytes_ + text_.stored_bytes(); }
+DocumentStream::~DocumentStream() = default;
+
+int64_t DocumentStream::bytes_read() const {
+  return done_bytes_ + (table_ ? table_->bytes_read() : text_.stored_bytes());
+}
 int64_t DocumentStream::bytes_total() const { return total_bytes_; }
 
 bool DocumentStream::open_next() {
-  done_bytes_ += text_.stored_bytes();
+  done_bytes_ = table_ ? done_bytes_ + table_->file_bytes() : bytes_read();
   text_.close();
+  table_.reset();
   if (source_ + 1 >= std::ssize(sources_.files)) return false;
   ++source_;
   const std::string& name = sources_.files[source_];
+  if (options_.format == TextFormat::kParquet ||
+      (named_parquet(name) && (options_.whole_rows || options_.format == TextFormat::kAuto))) {
+    table_ = std::make_unique<ParquetFile>(
+        name, options_.whole_rows ? std::vector<std::string>() : std::vector{options_.key});
+    return true;
+  }
   text_.open(name, on_wait_);
   json_lines_ = options_.format == TextFormat::kJsonLines ||
                 (options_.format == TextFormat::kAuto && named_json_lines(name));
@@ -98,8 +110,32 @@ bool DocumentStream::next_json(Document& out) {
   }
 }
 
+bool DocumentStream::next_row(Document& out) {
+  for (Tree row; table_->next(row);) {
+    out.line = table_->row();
+    out.offset = out.line - 1;
+    out.ends = true;
+    if (options_.whole_rows) {
+      out.text = to_json(row);
+      return true;
+    }
+    const Tree* value = row.find(options_.key);
+    if (value->as_string() != nullptr) {
+      out.text = *value->as_string();
+      return true;
+    }
+    leave_out(Error("{}: row {}: '{}' is {}, expected a text", table_->name(), out.line,
+                    options_.key, value->is_null() ? "null" : to_json(*value)));
+  }
+  return false;
+}
+
 bool DocumentStream::next(Document& out) {
   for (;;) {
+    if (table_ && next_row(out)) {
+      out.source = source_;
+      return true;
+    }
     if (text_.is_open()) {
       const bool whole = !json_lines_ && options_.split == Split::kNone;
       bool found = false;

@@ -16,10 +16,12 @@
 
 namespace tessera::data {
 
+class ParquetFile;
+
 enum class Split : uint8_t { kNone, kLines, kParagraphs };
-enum class TextFormat : uint8_t { kAuto, kText, kJsonLines };
+enum class TextFormat : uint8_t { kAuto, kText, kJsonLines, kParquet };
 constexpr const char* enum_names(Split) { return "none|lines|paragraphs"; }
-constexpr const char* enum_names(TextFormat) { return "auto|text|jsonl"; }
+constexpr const char* enum_names(TextFormat) { return "auto|text|jsonl|parquet"; }
 
 struct DocumentOptions {
   // How a plain text file is divided into documents. none: the file is one document; lines: one
@@ -27,9 +29,11 @@ struct DocumentOptions {
   // between empty lines, without the line end of the last one.
   Split split = Split::kNone;
   // auto: JSON lines if the name ends in .jsonl, .ndjson or .json (also followed by .gz or .zst),
-  // otherwise text; standard input is text.
+  // Parquet if it ends in .parquet, otherwise text; standard input is text.
   TextFormat format = TextFormat::kAuto;
-  std::string key = "text";  // key of the text in the object of a JSON line
+  std::string key = "text";  // key of the text in the object of a JSON line, or column of a table
+  // Rows of Parquet files are returned as JSON objects, in any format.
+  bool whole_rows = false;
   // If above 0, a text file that is one document is returned in pieces of this many bytes, so that
   // it is never in memory as a whole. The positions of the cuts have no meaning.
   int64_t piece_bytes = 0;
@@ -41,8 +45,9 @@ struct DocumentOptions {
 struct Document {
   std::string text;
   int64_t source = 0;  // index into DocumentStream::sources()
-  int64_t offset = 0;  // offset of its first byte (JSON lines: of its line) when decompressed
-  int64_t line = 0;    // line in which it starts, from 1
+  int64_t offset = 0;  // offset of its first byte (JSON lines: of its line) when decompressed; for
+                       // Parquet the number of its row, from 0
+  int64_t line = 0;    // line in which it starts, or its row, from 1
   bool ends = true;    // false: this is a piece, and more of the document follows
 };
 
@@ -51,6 +56,9 @@ struct Document {
 class DocumentStream {
  public:
   DocumentStream(SourceList sources, DocumentOptions options);
+  ~DocumentStream();
+  DocumentStream(const DocumentStream&) = delete;
+  DocumentStream& operator=(const DocumentStream&) = delete;
   // Sets a function that is called while an input has no bytes yet (ByteStream). It may throw.
   void on_wait(std::function<void()> call) { on_wait_ = std::move(call); }
 
@@ -70,14 +78,16 @@ class DocumentStream {
   bool next_split_line(Document& out);
   bool next_paragraph(Document& out);
   bool next_json(Document& out);
+  bool next_row(Document& out);
   void leave_out(const Error& error);
 
   SourceList sources_;
   DocumentOptions options_;
   std::function<void()> on_wait_;
-  TextBuffer text_;          // reads the open file
-  bool json_lines_ = false;  // true if the open file is JSON Lines
-  int64_t source_ = -1;      // index of the open file in sources_
+  TextBuffer text_;                     // reads the open file
+  bool json_lines_ = false;             // true if the open file is JSON Lines
+  std::unique_ptr<ParquetFile> table_;  // the open file, if it is Parquet
+  int64_t source_ = -1;                 // index of the open file in sources_
   int64_t done_bytes_ = 0, total_bytes_ = 0;
   JsonLineParser json_;
   std::string json_text_;

@@ -1,4 +1,5 @@
-// Reads lines, and parses each as an example; or the lines of a whole file as one list.
+// Reads lines (of Parquet, rows as JSON), and parses each as an example; or the lines of a whole
+// file as one list.
 #include "data/example_stream.h"
 
 #include <utility>
@@ -8,7 +9,8 @@
 namespace tessera::data {
 
 ExampleStream::ExampleStream(const std::vector<std::string>& files)
-    : stream_(list_sources(files), {.split = Split::kLines, .format = TextFormat::kText}) {}
+    : stream_(list_sources(files),
+              {.split = Split::kLines, .format = TextFormat::kText, .whole_rows = true}) {}
 
 bool ExampleStream::next_line(Document& out) {
   if (!ahead_) return stream_.next(out);

@@ -1,4 +1,4 @@
-// Reads the examples of instruction and chat data: JSON Lines, or one JSON list per file.
+// Reads the examples of instruction and chat data: JSON Lines, one JSON list per file, or Parquet.
 #pragma once
 
 #include <cstdint>

@@ -42,8 +42,8 @@ void find_text(const IndexedDataset& data, const Tokenizer& tokenizer, PieceOrig
 }
 
 template <class E>
-E entry_named(const std::string& name, E fallback) {
-  for (int i = 0; i < 3; ++i) {
+E entry_named(const std::string& name, E fallback, E last) {
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
     if (name_of_entry(static_cast<E>(i)) == name) return static_cast<E>(i);
   }
   return fallback;
@@ -55,14 +55,15 @@ void locate_in(const SourceInfo& source, const DatasetInfo& about,
   if (source.name == "-" || !std::filesystem::exists(source.name)) return;
   int64_t last = 0;
   for (const PieceOrigin* o : wanted) last = std::max(last, o->source_document);
-  DocumentStream stream({.files = {source.name}, .skipped = 0, .left_out = {}},
-                        {.split = entry_named(about.split, Split::kNone),
-                         .format = entry_named(about.format, TextFormat::kAuto),
-                         .key = about.key,
-                         .piece_bytes = int64_t{1} << 20,
-                         // The file was accepted when the dataset was built, so it is not checked
-                         // again.
-                         .any_bytes = true});
+  DocumentStream stream(
+      {.files = {source.name}, .skipped = 0, .left_out = {}},
+      {.split = entry_named(about.split, Split::kNone, Split::kParagraphs),
+       .format = entry_named(about.format, TextFormat::kAuto, TextFormat::kParquet),
+       .key = about.key,
+       .piece_bytes = int64_t{1} << 20,
+       // The file was accepted when the dataset was built, so it is not checked
+       // again.
+       .any_bytes = true});
   Document document;
   bool begins = true;
   // A document may be read in pieces; the number increases after its last piece.

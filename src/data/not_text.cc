@@ -29,7 +29,8 @@ struct Format {
 };
 
 constexpr std::array kFormats = {
-    Format{"PAR1"sv, "a Parquet file", kToJsonLines, 0, true},
+    Format{"PAR1"sv, "a Parquet file",
+           "Give it a name that ends in .parquet, or use --format parquet.", 0, true},
     Format{"ARROW1"sv, "an Arrow file", kToJsonLines, 0, true},
     Format{"ORC"sv, "an ORC file", kToJsonLines, 0, true},
     Format{"Obj\x01"sv, "an Avro file", kToJsonLines},

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/parquet_file.h"
 
 namespace tessera::data {
 namespace {
@@ -28,7 +29,7 @@ void list_folder(const std::string& folder, SourceList& list) {
         // Hidden folders, such as .git, are not entered.
         if (it->is_directory()) it.disable_recursion_pending();
       } else if (it->is_regular_file()) {
-        if (named_json_lines(name) || named_text(name)) {
+        if (named_json_lines(name) || named_text(name) || named_parquet(name)) {
           found.push_back(it->path().string());
         } else {
           ++list.skipped;
@@ -42,7 +43,8 @@ void list_folder(const std::string& folder, SourceList& list) {
   if (found.empty()) {
     throw Error(
         "{}: no text in this folder, expected files whose names end in .txt, .text, .md, "
-        ".jsonl, .ndjson or .json, also followed by .gz or .zst. Give other files by name",
+        ".jsonl, .ndjson or .json, also followed by .gz or .zst, or in .parquet. Give other files "
+        "by name",
         folder);
   }
   std::sort(found.begin(), found.end());

@@ -19,8 +19,8 @@ constexpr size_t kShownLeftOut = 5;
 
 // Expands the inputs: a file and "-" (standard input) stand for themselves. A folder stands for all
 // files below it whose names end in .txt, .text, .md, .jsonl, .ndjson or .json, also followed by
-// .gz or .zst, sorted by the bytes of their paths; hidden files are ignored. Throws Error for an
-// input that does not exist and for a folder without such a file.
+// .gz or .zst, or in .parquet, sorted by the bytes of their paths; hidden files are ignored. Throws
+// Error for an input that does not exist and for a folder without such a file.
 SourceList list_sources(const std::vector<std::string>& inputs);
 
 // Throws Error if `out` cannot be written because it is a folder, is below a file, or is one of the

@@ -3,6 +3,9 @@
 #include "eval/evaluate.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -22,12 +25,15 @@ size_t stop_of(const std::string& text, const std::vector<std::string>& stops) {
   return at;
 }
 
-std::string without(std::string text, const std::vector<std::string>& ignored) {
-  for (const std::string& word : ignored) {
+// Returns an answer as it is compared: without what the task ignores, and without white space at
+// both ends.
+std::string compared(std::string text, const TaskSpec& spec) {
+  for (const std::string& word : spec.ignore) {
     if (word.empty()) continue;
     // Repeated until none is left: a removal may join the parts of another occurrence.
     for (size_t at; (at = text.find(word)) != text.npos;) text.erase(at, word.size());
   }
+  for (const std::string& pattern : spec.ignore_patterns) AnswerPattern(pattern).remove_from(text);
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == text.npos) return "";
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
@@ -48,9 +54,149 @@ std::vector<int32_t> read_of(const Example& e, const SpecialTokenRules& rules,
 }  // namespace
 
 std::string extract_answer(const TaskSpec& spec, const std::string& written) {
-  if (spec.extract.empty()) return without(written, spec.ignore);
-  return without(AnswerPattern(spec.extract).find(written), spec.ignore);
+  if (spec.extract.empty()) return compared(written, spec);
+  return compared(AnswerPattern(spec.extract).find(written), spec);
 }
+
+std::string extract_last_answer(const TaskSpec& spec, const std::string& written) {
+  return compared(AnswerPattern(spec.extract_last).find_last(written), spec);
+}
+
+namespace {
+
+// The input of a generation: one text per example.
+struct Writing {
+  const SpecialTokenRules& rules;
+  const TaskSpec& spec;
+  std::vector<std::vector<int32_t>> read;  // tokens that the model reads
+  std::function<bool(std::span<const int32_t>)> enough;
+  int64_t context;
+
+  // The length of the encoder's input.
+  int64_t source_length(size_t i) const {
+    return rules.has_encoder ? row_length(std::ssize(read[i]), context) : 0;
+  }
+  std::vector<int32_t> prompt(size_t i) const {
+    return rules.has_encoder ? std::vector<int32_t>{0} : read[i];
+  }
+  // A program is compiled for the length of its source, so examples of the same length follow each
+  // other.
+  std::vector<size_t> order() const {
+    std::vector<size_t> order(read.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return source_length(i); });
+    return order;
+  }
+};
+
+std::vector<std::vector<int32_t>> write_with_cache(checkpoint::CheckpointReader& checkpoint,
+                                                   const Writing& w, const ModelOptions& options) {
+  GenerateOptions o;
+  o.sampling.choice.temperature = 0;
+  o.max_tokens = w.spec.max_tokens;
+  o.vocabulary = w.rules.vocabulary;
+  o.stops = w.rules.stops;
+  o.enough = w.enough;
+  std::optional<Decoder> decoder;
+  int64_t last = -1;
+  std::vector<std::vector<int32_t>> out(w.read.size());
+  for (const size_t i : w.order()) {
+    if (w.source_length(i) != last) {
+      last = w.source_length(i);
+      decoder.emplace(checkpoint, options, std::vector<int32_t>(last, 0));
+    }
+    decoder->forget(w.rules.has_encoder ? w.read[i] : std::vector<int32_t>());
+    out[i] = generate(*decoder, w.prompt(i), o);
+  }
+  return out;
+}
+
+// Returns the most probable id below `vocabulary` at each row's position, the first of equals. The
+// ids may be divided among ranks, which combine their maxima and then the smallest ids.
+std::vector<int32_t> most_probable(const LogitsPart& part, std::span<const int64_t> positions,
+                                   int64_t vocabulary, comm::World& world) {
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  std::vector<double> top(positions.size(), kLowest), ids(positions.size(), kLowest);
+  std::vector<double> own = top;
+  for (size_t r = 0; r < positions.size(); ++r) {
+    std::span<const float> logits = part.at(static_cast<int64_t>(r), positions[r]);
+    logits = logits.first(std::clamp<int64_t>(vocabulary - part.first_id, 0, std::ssize(logits)));
+    if (logits.empty()) continue;
+    const auto best = std::max_element(logits.begin(), logits.end());
+    own[r] = top[r] = *best;
+    ids[r] = -static_cast<double>(part.first_id + (best - logits.begin()));  // the smallest id wins
+  }
+  world.all_reduce(top, comm::Reduction::kMax);
+  for (size_t r = 0; r < positions.size(); ++r)
+    if (own[r] != top[r]) ids[r] = kLowest;
+  world.all_reduce(ids, comm::Reduction::kMax);
+  std::vector<int32_t> out;
+  for (size_t r = 0; r < positions.size(); ++r) {
+    if (!std::isfinite(top[r]))
+      throw NumericError("a logit is not finite. Evaluate with --precision fp32.");
+    out.push_back(static_cast<int32_t>(-ids[r]));
+  }
+  return out;
+}
+
+// Generates on ranks that hold the model together. There is no cache: each token computes its row
+// again, so this is slower by about the length of the text.
+void write_batch(LogitsModel& model, int64_t length, int64_t source_length, const Writing& w,
+                 std::span<const size_t> which, comm::World& world,
+                 std::vector<std::vector<int32_t>>& out) {
+  const int64_t rows = model.rows();
+  std::vector<int32_t> tokens(rows * length, 0), sources(rows * source_length, 0);
+  std::vector<int64_t> positions(rows, 0);
+  std::vector<bool> ended(rows, true);
+  for (size_t r = 0; r < which.size(); ++r) {
+    const std::vector<int32_t> prompt = w.prompt(which[r]);
+    std::ranges::copy(prompt, tokens.begin() + static_cast<int64_t>(r) * length);
+    if (source_length > 0)
+      std::ranges::copy(w.read[which[r]],
+                        sources.begin() + static_cast<int64_t>(r) * source_length);
+    positions[r] = std::ssize(prompt) - 1;
+    ended[r] = false;
+  }
+  for (int64_t t = 0; t < w.spec.max_tokens && std::ranges::count(ended, false) > 0; ++t) {
+    model.run(tokens, sources);
+    const std::vector<int32_t> next =
+        most_probable(model.part(), positions, w.rules.vocabulary, world);
+    for (size_t r = 0; r < which.size(); ++r) {
+      if (ended[r]) continue;
+      std::vector<int32_t>& text = out[which[r]];
+      if (std::ranges::count(w.rules.stops, next[r]) > 0) {
+        ended[r] = true;
+        continue;
+      }
+      text.push_back(next[r]);
+      ended[r] = w.enough(text) || positions[r] + 1 >= length;
+      if (!ended[r]) tokens[static_cast<int64_t>(r) * length + ++positions[r]] = next[r];
+    }
+  }
+}
+
+std::vector<std::vector<int32_t>> write_divided(checkpoint::CheckpointReader& checkpoint,
+                                                const Writing& w, const ModelOptions& options) {
+  constexpr int64_t kTogether = 4;
+  const std::vector<size_t> order = w.order();
+  std::vector<std::vector<int32_t>> out(w.read.size());
+  for (size_t first = 0, end = 0; first < order.size(); first = end) {
+    const int64_t source = w.source_length(order[first]);
+    int64_t longest = 0;
+    for (; end < order.size() && w.source_length(order[end]) == source; ++end)
+      longest = std::max(longest, std::ssize(w.prompt(order[end])));
+    const int64_t length = row_length(longest + w.spec.max_tokens, w.context);
+    LogitsModel model(checkpoint, kTogether, length, options, source);
+    for (size_t at = first; at < end; at += model.rows()) {
+      const size_t count = std::min<size_t>(model.rows(), end - at);
+      write_batch(model, length, source, w, std::span(order).subspan(at, count), *options.world,
+                  out);
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint,
                                         const data::Tokenizer& tokenizer, const TaskSpec& spec,
@@ -63,40 +209,24 @@ std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint
         "max_tokens = {} of the task leaves no room for the question in the model's context of {}. "
         "Lower max_tokens in the task file, or evaluate a model with a longer context.",
         spec.max_tokens, context);
-  GenerateOptions o;
-  o.sampling.choice.temperature = 0;
-  o.max_tokens = spec.max_tokens;
-  o.vocabulary = rules.vocabulary;
-  o.stops = rules.stops;
-  o.enough = [&](std::span<const int32_t> ids) {
+  Writing w = {rules, spec, {}, {}, context};
+  w.enough = [&](std::span<const int32_t> ids) {
     return stop_of(written_text(tokenizer, ids), spec.stop) != std::string::npos;
   };
-  std::vector<std::vector<int32_t>> read;
   for (const Example& e : examples)
-    read.push_back(
-        read_of(e, rules, tokenizer, rules.has_encoder ? context : context - o.max_tokens));
-  // A decoder's program is compiled for the length of its source, so examples of the same length
-  // are processed together, with one decoder.
-  const auto length = [&](size_t i) {
-    return rules.has_encoder ? row_length(read[i].size(), context) : 0;
-  };
-  std::vector<size_t> order(examples.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, length);
-  std::optional<Decoder> decoder;
-  int64_t last = -1;
+    w.read.push_back(
+        read_of(e, rules, tokenizer, rules.has_encoder ? context : context - spec.max_tokens));
+  const std::vector<std::vector<int32_t>> ids = options.world != nullptr
+                                                    ? write_divided(checkpoint, w, options)
+                                                    : write_with_cache(checkpoint, w, options);
   std::vector<ExampleScore> out(examples.size());
-  for (const size_t i : order) {
-    if (length(i) != last) {
-      last = length(i);
-      decoder.emplace(checkpoint, options, std::vector<int32_t>(last, 0));
-    }
-    decoder->forget(rules.has_encoder ? read[i] : std::vector<int32_t>());
-    const std::vector<int32_t> prompt = rules.has_encoder ? std::vector<int32_t>{0} : read[i];
-    const std::string text = written_text(tokenizer, generate(*decoder, prompt, o));
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const std::string text = written_text(tokenizer, ids[i]);
     out[i].line = examples[i].line;
     out[i].written = text.substr(0, stop_of(text, spec.stop));
     out[i].extracted = extract_answer(spec, out[i].written);
+    if (!spec.extract_last.empty())
+      out[i].extracted_last = extract_last_answer(spec, out[i].written);
   }
   return out;
 }

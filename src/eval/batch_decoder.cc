@@ -49,9 +49,9 @@ BatchDecoder::BatchDecoder(checkpoint::CheckpointReader& checkpoint, const Model
   auto kernels = kernels_of(options);
   std::vector<Program> programs;
   const auto compiled = [&](int64_t rows, int64_t tokens) {
-    return compile_for(
-        checkpoint, request(model_, compile::ProgramKind::kDecode, rows, tokens, options.precision),
-        *kernels);
+    return compile_for(checkpoint,
+                       request(model_, compile::ProgramKind::kDecode, rows, tokens, options),
+                       *kernels);
   };
   // The first program defines the state that the others share.
   programs.push_back(compiled(slots.slots, 1));

@@ -23,6 +23,7 @@ Tree to_tree(const ExampleScore& s) {
   t.set("greedy", Tree(s.greedy));
   t.set("written", Tree(s.written));
   t.set("extracted", Tree(s.extracted));
+  t.set("extracted_last", Tree(s.extracted_last));
   return t;
 }
 
@@ -36,6 +37,7 @@ ExampleScore from_tree(const Tree& t) {
   s.greedy = std::get<bool>(t.find("greedy")->value);
   s.written = *t.find("written")->as_string();
   s.extracted = *t.find("extracted")->as_string();
+  s.extracted_last = *t.find("extracted_last")->as_string();
   return s;
 }
 
@@ -100,6 +102,13 @@ std::vector<ExampleScore> score_examples(checkpoint::CheckpointReader& checkpoin
 
 TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
                     const Task& task, comm::World& world, const ModelOptions& options) {
+  TaskResult r;
+  if (options.world != nullptr) {
+    // The ranks hold the model together, so all of them compute every example.
+    r.examples = score_examples(checkpoint, tokenizer, task, task.examples, options);
+    r.metrics = metrics_of(task.spec, task.examples, r.examples);
+    return r;
+  }
   std::vector<Example> own;
   // Interleaved instead of one range per rank, so that a region of the file with long examples is
   // divided among all ranks.
@@ -108,7 +117,6 @@ TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokeni
   std::vector<ExampleScore> scores;
   // If one rank fails, all throw, so that none waits in the gather.
   comm::on_all(world, [&] { scores = score_examples(checkpoint, tokenizer, task, own, options); });
-  TaskResult r;
   r.examples = gather(world, scores);
   r.metrics = metrics_of(task.spec, task.examples, r.examples);
   return r;

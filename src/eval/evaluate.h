@@ -26,6 +26,7 @@ struct ExampleScore {
   std::vector<double> unconditional;  // the same after TaskSpec::unconditional; empty without it
   bool greedy = false;                // last_word: the response is the model's greedy output
   std::string written, extracted;     // exact_match: the generated text, the answer in it
+  std::string extracted_last;         // the answer that TaskSpec::extract_last finds
 };
 
 struct TaskResult {
@@ -37,17 +38,23 @@ struct TaskResult {
 //   choice       accuracy: the correct option has the largest ln p; accuracy_length: the largest
 //                ln p / characters; accuracy_unconditional: the largest ln p − ln p unconditional
 //   last_word    accuracy: the response is the model's greedy output; perplexity: exp(−mean ln p)
-//   exact_match  exact_match: the extracted answer equals the correct one
+//   exact_match  exact_match: the extracted answer equals the correct one; exact_match_last: the
+//                one that `extract_last` finds does
 std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> examples,
                                std::span<const ExampleScore> scores);
 
 // Returns the answer in a generated text: the first group of the first match of `extract`, an empty
-// string if nothing matches, or the whole text if the task has no `extract`. Texts of `ignore` and
-// white space at both ends are removed.
+// string if nothing matches, or the whole text if the task has no `extract`. What the task
+// ignores and white space at both ends are removed.
 std::string extract_answer(const TaskSpec& spec, const std::string& written);
+// Returns the last match of `extract_last`, changed alike. REQUIRES: the task has it.
+std::string extract_last_answer(const TaskSpec& spec, const std::string& written);
 
-// Collective. Every rank loads the whole model. Returns the same result on all ranks. If one rank
-// fails, throws the same SharedError (comm/agree.h), which names the task, on all of them.
+// Collective. Every rank loads the whole model and computes a part of the examples, or the ranks of
+// options.world hold the model together and compute all examples together. Returns the same result
+// on all ranks. If one rank fails, throws the same SharedError (comm/agree.h), which names the
+// task, on all of them; with options.world it is the Error of the rank that failed, which must end
+// the others.
 TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
                     const Task& task, comm::World& world, const ModelOptions& options);
 

@@ -12,9 +12,11 @@
 
 #include "base/error.h"
 #include "checkpoint/stored_model.h"
+#include "comm/agree.h"
 #include "compile/compile.h"
 #include "data/batches.h"
 #include "eval/model_programs.h"
+#include "ir/mesh.h"
 #include "ir/state.h"
 
 namespace tessera::eval {
@@ -36,8 +38,8 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
             int64_t samples, const ModelOptions& options) {
   const model::ModelConfig model = model_of(checkpoint);
   compile::CompileRequest validate =
-      request(model, compile::ProgramKind::kValidate, kScoredSequences, data.row_tokens(),
-              options.precision, data.row_source());
+      request(model, compile::ProgramKind::kValidate, kScoredSequences, data.row_tokens(), options,
+              data.row_source());
   validate.intra_document_masking = data.intra_document_masking();
   const auto engine = load(checkpoint, {validate}, options);
   runtime::Executor& e = engine->executor(0);
@@ -45,26 +47,39 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
                           values<int32_t>(e, Role::kPositions), values<int64_t>(e, Role::kSamples)};
   if (data.row_source() > 0) view.source = values<int32_t>(e, Role::kSource);
   if (data.intra_document_masking()) view.documents = values<int32_t>(e, Role::kDocuments);
+  const runtime::RankPosition& at = engine->position();
+  view.part = {at.at[AxisKind::kContext], at.mesh[AxisKind::kContext]};
   const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
+  const int64_t together = kScoredSequences * group_size(at.mesh, data_ranks());
+  const int64_t own = kScoredSequences * group_index(at.mesh, data_ranks(), at.at);
   Score total;
+  std::string failed;
   // The rows of the last batch beyond `count` have no labels, so they add neither loss nor tokens.
-  for (int64_t first = 0; first < count; first += kScoredSequences) {
-    data::fill_validation_batch(data, first, count, view);
-    check_ids(view.tokens, model);
-    check_ids(view.source, model);
+  for (int64_t first = 0; first < count; first += together) {
+    // A rank that cannot read its rows continues with empty ones, because other ranks wait for it.
+    try {
+      data::fill_validation_batch(data, first + own, failed.empty() ? count : 0, view);
+      check_ids(view.tokens, model);
+      check_ids(view.source, model);
+    } catch (const std::exception& error) {
+      failed = error.what();
+      data::fill_validation_batch(data, first, 0, view);
+    }
+    if (!failed.empty() && options.world == nullptr) throw Error("{}", failed);
     e.run();
     const std::span<double> report = values<double>(e, Role::kReport);
     total.loss_sum += report[kLossSum];
     total.tokens += report[kLossTokens];
   }
+  if (options.world != nullptr) comm::require_no_error(*options.world, failed);
   return total;
 }
 
 int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length) {
   const auto kernels = kernels_of(options);
-  return compile::compile(request(model, compile::ProgramKind::kLogits, sequences, length,
-                                  options.precision, source_length),
+  return compile::compile(request(model, compile::ProgramKind::kLogits, sequences, length, options,
+                                  source_length),
                           kernels->target())
       .bytes;
 }
@@ -79,28 +94,82 @@ LogitsModel::LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t seque
   if (length > model_.context)
     throw Error("rows of {} tokens are longer than the model's context of {}. Use shorter rows.",
                 length, model_.context);
-  engine_ = load(checkpoint,
-                 {request(model_, compile::ProgramKind::kLogits, sequences, length,
-                          options.precision, source_length)},
-                 options);
+  engine_ = load(
+      checkpoint,
+      {request(model_, compile::ProgramKind::kLogits, sequences, length, options, source_length)},
+      options);
+}
+
+int64_t LogitsModel::rows() const {
+  const runtime::BoundProgram& bound = engine_->executor(0).bound();
+  return bound.program()[bound.only(Role::kTokens)].shape[0];
+}
+
+// Copies this rank's box of an input [B, …]. Ranks hold contiguous rows, and parts of rows.
+void LogitsModel::write(Role role, std::span<const int32_t> all) {
+  const runtime::BoundProgram& bound = engine_->executor(0).bound();
+  const ValueId id = bound.only(role);
+  const Value& v = bound.program()[id];
+  const runtime::RankPosition& p = engine_->position();
+  const GlobalBox box = global_box_of(v, p.mesh, p.at);
+  const std::span<int32_t> own = values<int32_t>(engine_->executor(0), role);
+  const int64_t width = v.shape[1], own_width = v.local()[1];
+  CHECK(std::ssize(all) == v.shape.elements(), "{} numbers for {}", all.size(), v.name);
+  for (int64_t row = box.begin[0]; row < box.end[0]; ++row)
+    std::copy_n(all.begin() + row * width + box.begin[1], box.end[1] - box.begin[1],
+                own.begin() + (row - box.begin[0]) * own_width);
+}
+
+void LogitsModel::run(std::span<const int32_t> tokens, std::span<const int32_t> source) {
+  check_ids(tokens, model_);
+  check_ids(source, model_);
+  write(Role::kTokens, tokens);
+  if (!source.empty()) write(Role::kSource, source);
+  CHECK(std::ssize(tokens) % length_ == 0, "{} tokens in rows of {}", tokens.size(), length_);
+  std::vector<int32_t> positions(tokens.size());  // from 0 in each row
+  for (auto row = positions.begin(); row != positions.end(); row += length_)
+    std::iota(row, row + length_, 0);
+  write(Role::kPositions, positions);
+  engine_->executor(0).run();
+}
+
+LogitsPart LogitsModel::part() const {
+  runtime::Executor& e = engine_->executor(0);
+  const runtime::RankPosition& p = engine_->position();
+  LogitsPart out;
+  if (p.at[AxisKind::kPipeline] + 1 < p.mesh[AxisKind::kPipeline]) return out;
+  const Value& v = e.bound().program()[e.bound().only(Role::kLogits)];
+  for (const AxisKind a : Enumerators<AxisKind>()) {
+    if (a == AxisKind::kPipeline || p.mesh[a] == 1) continue;
+    CHECK(v.sharding.place[a] != kPartial && v.sharding.place[a] != kPartialMax,
+          "{} is a partial sum", v.name);
+    // The first of several ranks with the same logits counts.
+    if (v.sharding.place[a] < 0 && p.at[a] > 0) return out;
+  }
+  const GlobalBox box = global_box_of(v, p.mesh, p.at);
+  out.values = values<float>(e, Role::kLogits);
+  out.first_row = box.begin[0];
+  out.first_token = box.begin[1];
+  out.first_id = box.begin[2];
+  out.rows = box.end[0] - box.begin[0];
+  out.tokens = box.end[1] - box.begin[1];
+  out.ids = box.end[2] - box.begin[2];
+  return out;
+}
+
+std::span<const float> LogitsPart::at(int64_t row, int64_t token) const {
+  row -= first_row;
+  token -= first_token;
+  if (values.empty() || row < 0 || row >= rows || token < 0 || token >= tokens) return {};
+  const auto stride = std::ssize(values) / (rows * tokens);
+  return values.subspan((row * tokens + token) * stride, ids);
 }
 
 std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
                                          std::span<const int32_t> source) {
-  check_ids(tokens, model_);
-  check_ids(source, model_);
-  runtime::Executor& e = engine_->executor(0);
-  std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, Role::kTokens).begin());
-  if (!source.empty())
-    std::copy(source.begin(), source.end(), values<int32_t>(e, Role::kSource).begin());
-  const std::span<int32_t> positions = values<int32_t>(e, Role::kPositions);
-  // In each row, positions start at 0.
-  CHECK(std::ssize(positions) % length_ == 0, "{} positions in rows of {}", positions.size(),
-        length_);
-  for (auto row = positions.begin(); row != positions.end(); row += length_)
-    std::iota(row, row + length_, 0);
-  e.run();
-  return values<float>(e, Role::kLogits);
+  CHECK(engine_->position().mesh.ranks() == 1, "the logits are divided");
+  run(tokens, source);
+  return values<float>(engine_->executor(0), Role::kLogits);
 }
 
 Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
@@ -115,8 +184,7 @@ Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& o
   const auto length = std::ssize(source);
   if (source.empty()) chunk_ = std::min(kPromptChunk, model_.context);
   for (const size_t tokens : {size_t{1}, chunk_})
-    programs.push_back(
-        request(model_, compile::ProgramKind::kDecode, 1, tokens, options.precision, length));
+    programs.push_back(request(model_, compile::ProgramKind::kDecode, 1, tokens, options, length));
   programs[1].reuse_encoder_output = !source.empty();
   engine_ = load(checkpoint, programs, options);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "comm/world.h"
 #include "compile/request.h"
 #include "data/training_data.h"
 #include "runtime/engine.h"
@@ -18,6 +19,10 @@ struct ModelOptions {
   int threads = 1;
   // Features of the GPU that use_gpu() selected for this process; nullopt: run on the CPU.
   std::optional<GpuFeatures> gpu = {};
+  // The ranks that hold one model together, and how (evaluation_layout); nullptr: this rank holds
+  // all of it. Functions that read such a model are then collective. Must outlive the model.
+  comm::World* world = nullptr;
+  compile::Layout layout = {};
 };
 
 struct Score {
@@ -29,29 +34,51 @@ struct Score {
 // Returns the model of a checkpoint's header. Throws Error if the header does not describe one.
 model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint);
 
-// Returns the cross-entropy of the first `samples` samples of a dataset (0: all). With
-// DatasetSpec::intra_document_masking, no token attends to another document.
+// Returns the cross-entropy of the first `samples` samples of a dataset (0: all), on all ranks.
+// With DatasetSpec::intra_document_masking, no token attends to another document. Data-parallel
+// ranks read different samples.
 Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
             int64_t samples, const ModelOptions& options);
 
-// Returns the bytes of memory that a LogitsModel of these sizes needs.
+// Returns the bytes of memory that a LogitsModel of these sizes needs on this rank.
 int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length = 0);
+
+// The part of the logits [B, T, V] that a rank has computed.
+struct LogitsPart {
+  // [rows, tokens, V'] of the global rows, tokens and ids from these on; V' >= ids. Empty if
+  // another rank counts for this one: it has the same part, or this rank is not of the last stage.
+  std::span<const float> values;
+  int64_t first_row = 0, rows = 0, first_token = 0, tokens = 0, first_id = 0, ids = 0;
+
+  // Returns the logits of the ids at a row and a position; empty if they are not in this part.
+  std::span<const float> at(int64_t row, int64_t token) const;
+};
 
 // Computes the logits of B sequences of T tokens each. For a model with an encoder, each sequence
 // has an encoder input of S tokens in addition.
 class LogitsModel {
  public:
+  // `sequences`: per data-parallel rank.
   LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t sequences, int64_t length,
               const ModelOptions& options, int64_t source_length = 0);
 
-  // Returns the logits [B, T, V] of tokens [B, T] and encoder input [B, S], in which id 0 is
-  // padding: f32, row-major, valid until the next call. Throws Error for ids outside the
-  // vocabulary.
+  // The number B of sequences of all data-parallel ranks together.
+  int64_t rows() const;
+  // Computes the logits of tokens [B, T] and encoder input [B, S], in which id 0 is padding.
+  // Collective; all ranks give the
+  // same tokens. Throws Error for ids outside the vocabulary.
+  void run(std::span<const int32_t> tokens, std::span<const int32_t> source = {});
+  // Returns this rank's part of the result, valid until the next run.
+  LogitsPart part() const;
+  // Runs, and returns the logits [B, T, V]: f32, row-major, valid until the next call.
+  // REQUIRES: one rank holds the model.
   std::span<const float> read(std::span<const int32_t> tokens,
                               std::span<const int32_t> source = {});
 
  private:
+  void write(Role role, std::span<const int32_t> all);
+
   model::ModelConfig model_;
   int64_t length_;
   std::unique_ptr<runtime::Engine> engine_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -63,25 +64,36 @@ RowShape shape_of(const Row& row, int64_t context) {
           row_length(std::ssize(row.source), context)};
 }
 
-// Returns ln softmax(logits)[token]. Subtracting the maximum avoids overflow; the sum is in f64.
-double log_probability(std::span<const float> logits, int32_t token, bool& most_probable) {
-  const double top = *std::max_element(logits.begin(), logits.end()), own = logits[token];
-  double sum = 0;
-  for (const float x : logits) sum += std::exp(x - top);
-  most_probable = own == top;
-  return own - top - std::log(sum);
-}
+// A token whose probability is computed, at a row and position of a batch.
+struct Asked {
+  int64_t row, position;
+  int32_t token;
+};
 
-Likelihood likelihood(const Row& row, std::span<const float> logits, size_t vocabulary) {
-  Likelihood out{0, true};
-  // The logits at position t predict the token after it, so those for the k tokens of the
-  // continuation are at the last k positions.
-  const size_t first = row.read.size() - row.predict.size();
-  for (size_t i = 0; i < row.predict.size(); ++i) {
-    bool most_probable = false;
-    out.log += log_probability(logits.subspan((first + i) * vocabulary, vocabulary), row.predict[i],
-                               most_probable);
-    out.greedy = out.greedy && most_probable;
+// Returns ln softmax(logits)[token] of each, and whether it is the most probable token. The ids may
+// be divided among ranks, which combine their maxima and then their sums. Subtracting the maximum
+// avoids overflow; the sum is in f64.
+std::vector<std::pair<double, bool>> log_probabilities(const LogitsPart& part,
+                                                       std::span<const Asked> asked,
+                                                       comm::World* world) {
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  std::vector<double> top, sums(2 * asked.size());  // sums of exponentials, then own logits
+  for (const Asked& a : asked) {
+    const std::span<const float> logits = part.at(a.row, a.position);
+    top.push_back(logits.empty() ? kLowest : *std::max_element(logits.begin(), logits.end()));
+  }
+  if (world != nullptr) world->all_reduce(top, comm::Reduction::kMax);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const std::span<const float> logits = part.at(asked[i].row, asked[i].position);
+    for (const float x : logits) sums[i] += std::exp(x - top[i]);
+    const int64_t id = asked[i].token - part.first_id;
+    if (id >= 0 && id < std::ssize(logits)) sums[asked.size() + i] = logits[id];
+  }
+  if (world != nullptr) world->all_reduce(sums, comm::Reduction::kSum);
+  std::vector<std::pair<double, bool>> out;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const double own = sums[asked.size() + i];
+    out.emplace_back(own - top[i] - std::log(sums[i]), own == top[i]);
   }
   return out;
 }
@@ -91,22 +103,30 @@ Likelihood likelihood(const Row& row, std::span<const float> logits, size_t voca
 void compute(checkpoint::CheckpointReader& checkpoint, const std::vector<Row>& rows,
              const RowShape& shape, std::span<const size_t> which, const ModelOptions& options,
              std::vector<Likelihood>& out) {
-  const int64_t together = shape.together();
-  const size_t n = together;
-  LogitsModel logits(checkpoint, together, shape.tokens, options, shape.source);
+  LogitsModel logits(checkpoint, shape.together(), shape.tokens, options, shape.source);
+  const size_t n = logits.rows();
   // Padding after a row's tokens does not matter: attention is causal, and its logits are not read.
   for (; !which.empty(); which = which.subspan(std::min(n, which.size()))) {
-    std::vector<int32_t> ids(together * shape.tokens, 0);
-    std::vector<int32_t> sources(together * shape.source, 0);
+    std::vector<int32_t> ids(n * shape.tokens, 0), sources(n * shape.source, 0);
+    std::vector<Asked> asked;
     for (size_t i = 0; i < n; ++i) {
       const Row& row = rows[which[std::min(i, which.size() - 1)]];
       std::ranges::copy(row.read, ids.begin() + i * shape.tokens);
       std::ranges::copy(row.source, sources.begin() + i * shape.source);
+      // The logits at position t predict the token after it, so those for the k tokens of the
+      // continuation are at the last k positions.
+      const auto first = std::ssize(row.read) - std::ssize(row.predict);
+      for (int64_t t = 0; i < which.size() && t < std::ssize(row.predict); ++t)
+        asked.push_back({static_cast<int64_t>(i), first + t, row.predict[t]});
     }
-    const std::span<const float> found = logits.read(ids, sources);
-    const size_t stride = found.size() / n, vocabulary = stride / shape.tokens;
-    for (size_t i = 0; i < std::min(n, which.size()); ++i)
-      out[which[i]] = likelihood(rows[which[i]], found.subspan(i * stride, stride), vocabulary);
+    logits.run(ids, sources);
+    const auto found = log_probabilities(logits.part(), asked, options.world);
+    for (size_t i = 0; i < std::min(n, which.size()); ++i) out[which[i]] = {0, true};
+    for (size_t i = 0; i < asked.size(); ++i) {
+      Likelihood& of = out[which[asked[i].row]];
+      of.log += found[i].first;
+      of.greedy = of.greedy && found[i].second;
+    }
   }
 }
 

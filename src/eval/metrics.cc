@@ -89,10 +89,15 @@ std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> ex
   if (spec.kind == TaskKind::kLastWord) return of_last_word(scores);
   TaskSpec answer = spec;  // the reference answer is used as it is
   answer.extract.clear();
-  std::vector<double> right;
-  for (size_t i = 0; i < examples.size(); ++i)
-    right.push_back(scores[i].extracted == extract_answer(answer, examples[i].answer) ? 1 : 0);
-  return {share("exact_match", right)};
+  std::vector<double> right, right_last;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const std::string correct = extract_answer(answer, examples[i].answer);
+    right.push_back(scores[i].extracted == correct ? 1 : 0);
+    right_last.push_back(scores[i].extracted_last == correct ? 1 : 0);
+  }
+  std::vector<Metric> out = {share("exact_match", right)};
+  if (!spec.extract_last.empty()) out.push_back(share("exact_match_last", right_last));
+  return out;
 }
 
 }  // namespace tessera::eval

@@ -9,6 +9,7 @@
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
 #include "compile/compile.h"
+#include "eval/evaluation_layout.h"
 
 namespace tessera::eval {
 namespace {
@@ -58,7 +59,7 @@ void check_shape(const checkpoint::CheckpointReader& checkpoint, const StateShar
 }  // namespace
 
 compile::CompileRequest request(const model::ModelConfig& model, compile::ProgramKind kind,
-                                int64_t sequences, int64_t tokens, compile::Precision precision,
+                                int64_t sequences, int64_t tokens, const ModelOptions& options,
                                 int64_t source) {
   compile::CompileRequest r;
   r.encoder_tokens = source;
@@ -66,7 +67,21 @@ compile::CompileRequest request(const model::ModelConfig& model, compile::Progra
   r.kind = kind;
   r.sequences = sequences;
   r.tokens = tokens;
-  r.precision = precision;
+  r.precision = options.precision;
+  if (options.world == nullptr) return r;
+  CHECK(kind != compile::ProgramKind::kDecode, "a cache is on one rank");
+  r.layout = options.layout;
+  const Mesh mesh = compile::mesh_of(r.layout, compile::head_copies(model, r.layout));
+  if (mesh.ranks() != options.world->size())
+    throw Error("the layout {} has {} ranks, but {} were started.", to_string(r.layout),
+                mesh.ranks(), options.world->size());
+  // The rows of a short text cannot be divided: those ranks read different texts instead.
+  if (r.layout.context > 1 && tokens % r.layout.context != 0) {
+    r.layout.data *= r.layout.context;
+    if (r.layout.zero_group > 0) r.layout.zero_group *= r.layout.context;
+    r.layout.context = 1;
+  }
+  r.stage = coordinates_of(mesh, options.world->rank())[AxisKind::kPipeline];
   return r;
 }
 
@@ -82,7 +97,7 @@ std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
   std::vector<Program> programs;
   for (compile::CompileRequest& r : requests)
     programs.push_back(compile_for(checkpoint, std::move(r), *kernels));
-  return load(checkpoint, std::move(programs), std::move(kernels));
+  return load(checkpoint, std::move(programs), std::move(kernels), options.world);
 }
 
 // Adapters are computed separately from the weights, as in training, so no merged copy is made.
@@ -94,9 +109,13 @@ Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::Com
 
 std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
                                       std::vector<Program> programs,
-                                      std::unique_ptr<runtime::PreparedKernels> kernels) {
-  auto engine = std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels));
-  for (const StateShard& shard : local_state(engine->program())) {
+                                      std::unique_ptr<runtime::PreparedKernels> kernels,
+                                      comm::World* world) {
+  runtime::EngineOptions of_engine;
+  of_engine.world = world;
+  auto engine = std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels),
+                                                  std::move(of_engine));
+  for (const StateShard& shard : local_state(engine->program(), engine->position().at)) {
     const TensorView view = engine->view(shard);
     check_shape(checkpoint, shard);
     checkpoint.read(shard.name, shard.begin, shard.end, view);

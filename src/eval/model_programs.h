@@ -13,9 +13,10 @@
 
 namespace tessera::eval {
 
-// Returns the request of a program for `sequences` rows of `tokens` tokens on one rank.
+// Returns the request of a program for `sequences` rows of `tokens` tokens per data-parallel rank,
+// for this rank of the options' layout. Throws Error if that is not a layout of options.world.
 compile::CompileRequest request(const model::ModelConfig& model, compile::ProgramKind kind,
-                                int64_t sequences, int64_t tokens, compile::Precision precision,
+                                int64_t sequences, int64_t tokens, const ModelOptions& options,
                                 int64_t source = 0);
 
 std::unique_ptr<runtime::PreparedKernels> kernels_of(const ModelOptions& options);
@@ -29,10 +30,12 @@ std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
 // Compiles one program of the checkpoint's model, with its adapters.
 Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::CompileRequest request,
                     runtime::PreparedKernels& kernels);
-// Makes a machine of compiled programs and loads the weights.
+// Makes a machine of compiled programs and loads the weights, or this rank's part of them if
+// `world` holds the model together.
 std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
                                       std::vector<Program> programs,
-                                      std::unique_ptr<runtime::PreparedKernels> kernels);
+                                      std::unique_ptr<runtime::PreparedKernels> kernels,
+                                      comm::World* world = nullptr);
 
 // Returns the elements of the program's only value with that role, in the host's memory.
 template <class T>

@@ -9,9 +9,11 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/shipped_configs.h"
 #include "base/tree.h"
 #include "data/instruction_template.h"
+#include "data/parquet_file.h"
+#include "eval/published_keys.h"
+#include "eval/task_names.h"
 
 namespace tessera::eval {
 namespace {
@@ -22,20 +24,24 @@ std::string text_of(const Tree& value) {
 
 // The templates of a task.
 struct Forms {
-  data::InstructionTemplate form, response, answer;
-  // `response` and `answer` contain only names, so {response} is appended to them: the text before
+  data::InstructionTemplate form, response, answer, description;
+  PublishedKeys published;
+  // `response` and others contain only names, so {response} is appended to them: the text before
   // it is then the whole template.
   explicit Forms(const TaskSpec& spec)
       : form(spec.form),
         response(spec.response + "{response}"),
-        answer(spec.answer + "{response}") {}
+        answer(spec.answer + "{response}"),
+        description(spec.description + "{response}"),
+        published(spec.published, spec.replace) {}
 };
 
 // One line of the file: an object whose lists have one entry per option.
 class Line {
  public:
-  Line(const Tree& tree, std::string place) : tree_(tree), place_(std::move(place)) {
-    if (tree_.as_members() == nullptr) throw Error("{}: expected one JSON object per line", place_);
+  Line(const Tree& tree, const Forms& forms, std::string place) : place_(std::move(place)) {
+    if (tree.as_members() == nullptr) throw Error("{}: expected one JSON object per line", place_);
+    tree_ = forms.published.apply_to(tree) ? forms.published.computed(tree, place_) : tree;
   }
 
   const std::string& place() const { return place_; }
@@ -89,7 +95,7 @@ class Line {
   }
 
  private:
-  const Tree& tree_;
+  Tree tree_;
   std::string place_;
 };
 
@@ -97,10 +103,16 @@ class Line {
 // the context, so a list of many options could multiply the size of the file.
 size_t most_bytes(size_t file_bytes) { return (size_t{1} << 26) + 100 * file_bytes; }
 
+struct ReadExample {
+  Example example;
+  std::string description;
+};
+
 // Builds one example. Subtracts the bytes of its options from `left`; throws Error if they exceed
 // it.
-Example read_example(const TaskSpec& spec, const Forms& forms, const Line& line, size_t& left) {
-  Example e;
+ReadExample read_example(const TaskSpec& spec, const Forms& forms, const Line& line, size_t& left) {
+  ReadExample read;
+  Example& e = read.example;
   const size_t options = line.options(forms);
   for (size_t i = 0; i < options; ++i) {
     e.options.push_back({line.fill(forms.form, i), line.fill(forms.response, i)});
@@ -114,16 +126,43 @@ Example read_example(const TaskSpec& spec, const Forms& forms, const Line& line,
   }
   if (spec.kind == TaskKind::kChoice) e.gold = line.gold(spec.gold, options);
   if (spec.kind == TaskKind::kExactMatch) e.answer = line.fill(forms.answer, 0);
-  return e;
+  if (!spec.subset_key.empty()) e.subset = text_of(line.at(spec.subset_key));
+  read.description = line.fill(forms.description, 0);
+  return read;
 }
 
-// Returns the solved examples before example `own`: the first ones of the file except itself.
-std::string shots_before(const std::vector<Example>& all, size_t own, const TaskSpec& spec) {
+// Reads the examples of a file without their shots.
+std::vector<ReadExample> read_file_of(const TaskSpec& spec, const Path& data) {
+  const Forms forms(spec);
+  std::vector<ReadExample> out;
+  const data::DataFile file(data);
+  size_t left = most_bytes(static_cast<size_t>(file.size()));
+  const auto add = [&](const Tree& tree) {
+    const Line line(tree, forms, fmt::format("{}:{}", data.string(), tree.line));
+    out.push_back(read_example(spec, forms, line, left));
+    out.back().example.line = tree.line;
+  };
+  if (data::named_parquet(data.string())) {
+    data::ParquetFile table(data.string());
+    for (Tree row; table.next(row);) add(row);
+  } else {
+    for (const Tree& tree : parse_json_lines(read_file(data), data.string())) add(tree);
+  }
+  if (out.empty())
+    throw Error("{}: has no example, expected one JSON object per line", data.string());
+  return out;
+}
+
+// Returns the solved examples before an example: the first ones of `pool` of the same subset except
+// `own` itself (null: it is not in the pool).
+std::string shots_before(const std::vector<ReadExample>& pool, const Example& example,
+                         const Example* own, const TaskSpec& spec) {
   std::string out;
   int64_t left = spec.shots;
-  for (size_t i = 0; i < all.size() && left > 0; ++i) {
-    if (i == own) continue;
-    const Option& right = all[i].options[all[i].gold];
+  for (size_t i = 0; i < pool.size() && left > 0; ++i) {
+    const Example& shot = pool[i].example;
+    if (&shot == own || shot.subset != example.subset) continue;
+    const Option& right = shot.options[shot.gold];
     out += right.context + right.response + spec.shot_separator;
     --left;
   }
@@ -142,29 +181,14 @@ void check_shots(int64_t shots, const std::string& source) {
     throw Error("{}: shots is {}, expected 0 to {}", source, shots, kMostShots);
 }
 
-// Returns the task of that name that the program contains, or null if there is none, or if a file
-// has that name.
-const ShippedConfig* shipped_task(const Path& file) {
-  std::error_code error;
-  if (std::filesystem::exists(file, error) || error) return nullptr;
-  return shipped_config("tasks", file.string());
-}
-
 }  // namespace
 
-bool is_task(const Path& file) {
-  std::error_code error;
-  return shipped_task(file) != nullptr || std::filesystem::exists(file, error) || error;
-}
-
-TaskSpec read_task(const Path& file) {
-  const ShippedConfig* shipped = shipped_task(file);
-  const std::string text = shipped ? std::string(shipped->text) : read_file(file);
-  const std::string source = shipped ? fmt::format("tasks/{}.yaml", shipped->name) : file.string();
+TaskSpec parse_task(const FoundTask& found) {
+  const std::string& source = found.source;
   TaskSpec spec;
   SourceLocations places;
   try {
-    read_fields(fields_of(spec), parse_yaml(text, source), source, places);
+    read_fields(fields_of(spec), parse_yaml(found.text, source), source, places);
   } catch (const Error& e) {
     throw Error("{}\n  The file is read as a task file (docs/evaluation.md).", e.what());
   }
@@ -182,53 +206,45 @@ TaskSpec read_task(const Path& file) {
     throw Error("{}: max_tokens is {}, expected 1 or more", source, spec.max_tokens);
   try {
     const Forms forms(spec);
-    const AnswerPattern extract(spec.extract);
+    for (const std::string& pattern : {spec.extract, spec.extract_last}) AnswerPattern{pattern};
+    for (const std::string& pattern : spec.ignore_patterns) AnswerPattern{pattern};
   } catch (const std::exception& e) {
     throw Error("{}: {}", source, e.what());
   }
   return spec;
 }
 
-std::vector<Example> read_examples(const TaskSpec& spec, const Path& data) {
-  const Forms forms(spec);
-  std::vector<Example> out;
-  const std::string text = read_file(data);
-  size_t left = most_bytes(text.size());
-  for (const Tree& tree : parse_json_lines(text, data.string())) {
-    const Line line(tree, fmt::format("{}:{}", data.string(), tree.line));
-    out.push_back(read_example(spec, forms, line, left));
-    out.back().line = tree.line;
-  }
-  if (out.empty())
-    throw Error("{}: has no example, expected one JSON object per line", data.string());
-  std::vector<std::string> shots;
+TaskSpec read_task(const Path& file) { return parse_task(find_task(file.string())); }
+
+std::vector<Example> read_examples(const TaskSpec& spec, const Path& data, const Path& shots_from) {
+  std::vector<ReadExample> all = read_file_of(spec, data);
+  const bool other = spec.shots > 0 && !shots_from.empty();
+  const std::vector<ReadExample> others =
+      other ? read_file_of(spec, shots_from) : std::vector<ReadExample>();
+  std::vector<std::string> before;
   // All shots are built before any context is changed, since they consist of contexts.
-  for (size_t i = 0; i < out.size(); ++i) shots.push_back(shots_before(out, i, spec));
-  for (size_t i = 0; i < out.size(); ++i)
-    for (Option& o : out[i].options) o.context = shots[i] + o.context;
+  for (const ReadExample& e : all)
+    before.push_back(e.description + (other ? shots_before(others, e.example, nullptr, spec)
+                                            : shots_before(all, e.example, &e.example, spec)));
+  std::vector<Example> out;
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (Option& o : all[i].example.options) o.context = before[i] + o.context;
+    out.push_back(std::move(all[i].example));
+  }
   return out;
 }
 
 namespace {
 
-// Returns the file of a task's examples. Throws Error that explains how to get them if it does not
-// exist.
-Path examples_of(const TaskSpec& spec, const std::string& task, const std::string& folder) {
-  const Path from = folder.empty() ? Path(task).parent_path() : Path(folder);
-  const Path file = from / spec.data;
-  std::error_code error;
-  if (std::filesystem::exists(file, error) || error) return file;
-  std::set<std::string> keys;
-  if (!spec.gold.empty()) keys.insert(spec.gold);
-  const Forms forms(spec);
-  for (const data::InstructionTemplate* t : {&forms.form, &forms.response, &forms.answer})
-    for (const std::string& name : t->names())
-      if (name != "response") keys.insert(name);
-  throw Error(
-      "task {}: its examples are not included in Tessera, and {} does not exist. Save them there "
-      "as JSON lines with the keys {} (docs/evaluation.md), or name the folder that has {} (--data "
-      "FOLDER, in a run file evaluation.data).",
-      task, std::filesystem::absolute(file, error).string(), fmt::join(keys, ", "), spec.data);
+// Keeps the examples of one subset. Throws Error that lists the subsets if there is none.
+void keep_subset(std::vector<Example>& examples, const std::string& subset, const std::string& task,
+                 const Path& data) {
+  std::set<std::string> found;
+  for (const Example& e : examples) found.insert(e.subset);
+  std::erase_if(examples, [&](const Example& e) { return e.subset != subset; });
+  if (examples.empty())
+    throw Error("task {}: {} has no example of '{}'. It has {}.", task, data.string(), subset,
+                fmt::join(found, ", "));
 }
 
 }  // namespace
@@ -237,11 +253,21 @@ std::vector<Task> read_tasks(const TaskChoice& choice) {
   std::vector<Task> tasks;
   for (const std::string& file : choice.files) {
     Task& t = tasks.emplace_back();
-    t.name = Path(file).stem().string();
-    t.spec = read_task(file);
+    const FoundTask found = find_task(file);
+    t.name = found.name;
+    t.spec = parse_task(found);
     if (choice.shots >= 0) t.spec.shots = choice.shots;
     check_shots(t.spec.shots, file);
-    t.examples = read_examples(t.spec, examples_of(t.spec, file, choice.folder));
+    const Path data = find_examples(t.spec, file, choice.folder);
+    Path shots;
+    if (t.spec.shots > 0 && !t.spec.shot_data.empty()) {
+      TaskSpec of_shots = t.spec;
+      of_shots.data = t.spec.shot_data;
+      of_shots.aliases.clear();
+      shots = find_examples(of_shots, Path(file).parent_path() / t.spec.shot_data, choice.folder);
+    }
+    t.examples = read_examples(t.spec, data, shots);
+    if (!found.subset.empty()) keep_subset(t.examples, found.subset, t.name, data);
     if (choice.examples > 0 && choice.examples < std::ssize(t.examples))
       t.examples.resize(choice.examples);
   }
@@ -288,6 +314,22 @@ std::string AnswerPattern::find(std::string_view text) const {
     return "";
   const re2::StringPiece& answer = found[groups];
   return answer.data() == nullptr ? "" : std::string(answer.data(), answer.size());
+}
+
+std::string AnswerPattern::find_last(std::string_view text) const {
+  const re2::StringPiece all(text.data(), text.size());
+  re2::StringPiece found, last;
+  for (size_t from = 0; from <= all.size();) {
+    if (!compiled_->expression.Match(all, from, all.size(), RE2::UNANCHORED, &found, 1)) break;
+    // Alternatives have a group each, of which only one matches: the whole match is the answer.
+    last = found;
+    from = found.data() - all.data() + std::max<size_t>(found.size(), 1);
+  }
+  return last.data() == nullptr ? "" : std::string(last.data(), last.size());
+}
+
+void AnswerPattern::remove_from(std::string& text) const {
+  RE2::GlobalReplace(&text, compiled_->expression, "");
 }
 
 }  // namespace tessera::eval

@@ -51,8 +51,8 @@ TEST_F(FirstLook, ARelativePathIsNamedWithItsKeyAndTheFolderItWasLookedForIn) {
   EXPECT_FALSE(fs::exists(folder_ / "sub/run"));
   const ProgramResult task = run("train run.yaml evaluation.tasks=[pica] evaluation.every_steps=2");
   EXPECT_EQ(task.code, 1);
-  expect_in(task.err, {"evaluation.tasks = pica: not found in " + here + ".", "contains the tasks",
-                       " piqa "});
+  expect_in(task.err, {"evaluation.tasks = pica: ", "no such file in " + here + ".",
+                       "Did you mean 'piqa'?", " piqa,"});
 }
 
 TEST_F(FirstLook, RecipesAndTasksAreFoundByNameInEveryFolder) {
@@ -79,7 +79,7 @@ TEST_F(FirstLook, EvalOfATextFileSaysWhatItReads) {
   const ProgramResult r = run("eval run chat.jsonl");
   EXPECT_EQ(r.code, 1);
   expect_in(r.err, {"chat.jsonl: is a file; expected the PREFIX of a dataset",
-                    "`tessera data build`", "data.validation", "--task"});
+                    "`tessera data build`", "--text FILE", "--instructions FILE"});
 }
 
 TEST_F(FirstLook, OneThingIsSingular) {

@@ -5,8 +5,11 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 
+#include "base/error.h"
 #include "eval/evaluate.h"
+#include "eval/task_names.h"
 
 namespace tessera::eval {
 namespace {
@@ -172,13 +175,152 @@ TEST_F(TaskTest, MetricsOfLastWordsAndAnswers) {
 // A new user has no examples: the message names the file, its keys and the option for its folder.
 TEST_F(TaskTest, MissingExamplesAreExplained) {
   const std::string task = file("t.yaml", kChoice).string();
-  const auto why = [&](const std::string& data) {
-    return refused([&] { read_tasks({{task}, data, -1, 0}); });
+  const auto why = [&](const std::string& name, const std::string& data) {
+    return refused([&] { read_tasks({{name}, data, -1, 0}); });
   };
-  EXPECT_NE(why("").find((folder_ / "d.jsonl").string() + " does not exist"), std::string::npos)
-      << why("");
-  for (const char* part : {"choices, gold, query", "--data FOLDER", "elsewhere/d.jsonl"})
-    EXPECT_NE(why("elsewhere").find(part), std::string::npos) << why("elsewhere");
+  const auto expect_parts = [](const std::string& text, std::initializer_list<std::string> parts) {
+    for (const std::string& part : parts)
+      EXPECT_NE(text.find(part), std::string::npos) << part << " is not in " << text;
+  };
+  expect_parts(why(task, ""), {folder_.string(), "d.jsonl", "data/eval", "choices, gold, query",
+                               "--data FOLDER", "$TESSERA_EVAL_DATA"});
+  expect_parts(why(task, "elsewhere"), {"in elsewhere."});
+  expect_parts(why("openbook_qa", folder_.string()),
+               {"openbookqa.jsonl, openbook_qa.jsonl, openbook_qa.parquet, openbookqa.parquet in",
+                "load_dataset('allenai/openbookqa', 'main', split='test').to_json('" +
+                    (folder_ / "openbookqa.jsonl").string() + "')"});
+}
+
+TEST_F(TaskTest, NamesAndAliasesOfTasks) {
+  EXPECT_EQ(find_task("siqa").name, "social_iqa");
+  EXPECT_EQ(find_task("lambada").name, "lambada_openai");
+  EXPECT_EQ(find_task("mmlu_anatomy").subset, "anatomy");
+  EXPECT_EQ(find_task("mmlu_anatomy").name, "mmlu_anatomy");
+  EXPECT_EQ(find_task("mmlu").subset, "");
+  EXPECT_NE(refused([] { find_task("helaswag"); }).find("Did you mean 'hellaswag'?"),
+            std::string::npos);
+  std::set<std::string> names;
+  for (const KnownTask& t : known_tasks()) {
+    EXPECT_TRUE(names.insert(t.name).second);
+    for (const std::string& alias : t.spec.aliases) EXPECT_TRUE(names.insert(alias).second);
+    EXPECT_FALSE(t.spec.about.empty()) << t.name;
+    EXPECT_FALSE(t.spec.dataset.empty()) << t.name;
+  }
+}
+
+// The first option of the first example of a task by name, of one line of the published dataset.
+Example published(const Path& data, const std::string& name, const std::string& line) {
+  const FoundTask found = find_task(name);
+  write_file(data, line + "\n");
+  return read_examples(parse_task(found), data).at(0);
+}
+
+// The expected texts are what lm-evaluation-harness 0.4.13 makes of the same lines with its own
+// definitions.
+TEST_F(TaskTest, PublishedLinesBecomeThePromptsOfTheHarness) {
+  const Path data = folder_ / "line.jsonl";
+  Example e = published(data, "arc_easy",
+                        R"({"question":"Why?","choices":{"text":["a","b","c"],"label":["1","2",)"
+                        R"("3"]},"answerKey":"2"})");
+  EXPECT_EQ(e.options[0].context, "Question: Why?\nAnswer: ");
+  EXPECT_EQ(e.options[2].response, "c");
+  EXPECT_EQ(e.gold, 1);
+  e = published(data, "boolq", R"({"passage":"P.","question":"is it so","label":1})");
+  EXPECT_EQ(e.options[1].context + e.options[1].response, "P.\nQuestion: is it so?\nAnswer: yes");
+  EXPECT_EQ(e.gold, 1);
+  e = published(data, "copa",
+                R"({"premise":"It rained. ","choice1":"The road was wet.","choice2":"He left.",)"
+                R"("question":"effect","label":0})");
+  EXPECT_EQ(e.options[0].context + e.options[0].response, "It rained therefore  the road was wet.");
+  e = published(data, "piqa", R"({"goal":"Open it","sol1":"Pull.","sol2":"Push.","label":1})");
+  EXPECT_EQ(e.options[1].context + e.options[1].response, "Question: Open it\nAnswer: Push.");
+  e = published(data, "openbookqa",
+                R"({"question_stem":"Ice is","choices":{"text":["hot","cold"],"label":["A","B"]},)"
+                R"("answerKey":" B"})");
+  EXPECT_EQ(e.options[1].context + e.options[1].response, "Ice is cold");
+  EXPECT_EQ(e.gold, 1);
+  e = published(data, "social_iqa",
+                R"({"context":"Ann fell.","question":"How is she?","answerA":"hurt",)"
+                R"("answerB":"glad","answerC":"late","label":"1"})");
+  EXPECT_EQ(e.options[0].context + e.options[0].response, "Q: Ann fell. How is she?\nA: hurt");
+  EXPECT_EQ(e.gold, 0);
+  e = published(data, "winogrande",
+                R"({"sentence":"Ann met Bea as _ was late.","option1":"Ann","option2":"Bea",)"
+                R"("answer":"2"})");
+  EXPECT_EQ(e.options[1].context + e.options[1].response, "Ann met Bea as Bea was late.");
+  EXPECT_EQ(e.options[1].response, "was late.");
+  EXPECT_EQ(e.gold, 1);
+  e = published(data, "lambada_openai", R"({"text":"He opened the \n red door"})");
+  EXPECT_EQ(e.options[0].context + "|" + e.options[0].response, "He opened the \n red |door");
+  e = published(data, "gsm8k", R"({"question":"2+3?","answer":"2+3 = <<2+3=5>>5\n#### 1,005"})");
+  EXPECT_EQ(e.options[0].context, "Question: 2+3?\nAnswer: ");
+  EXPECT_EQ(e.options[0].response, "2+3 = <<2+3=5>>5\n#### 1,005");
+  EXPECT_EQ(e.answer, "1,005");
+  e = published(data, "hellaswag",
+                R"({"activity_label":"Cooking","ctx_a":"A man [header] stands.",)"
+                R"("ctx_b":"he Then [title] turns","endings":[" up [step] now.","b","c","d"],)"
+                R"("label":"3"})");
+  EXPECT_EQ(e.options[0].context, "Cooking: A man stands. He then. turns ");
+  EXPECT_EQ(e.options[0].response, "up now.");
+  EXPECT_EQ(e.gold, 3);
+  e = published(data, "mmlu",
+                R"({"question":" Which? ","subject":"high_school_physics",)"
+                R"("choices":["w","x","y","z"],"answer":3})");
+  EXPECT_EQ(e.options[3].context + e.options[3].response,
+            "The following are multiple choice questions (with answers) about high school "
+            "physics.\n\nWhich?\nA. w\nB. x\nC. y\nD. z\nAnswer: D");
+  EXPECT_EQ(e.gold, 3);
+}
+
+TEST_F(TaskTest, ALineThatIsNeitherFormIsExplained) {
+  const std::string why =
+      refused([&] { published(folder_ / "line.jsonl", "piqa", R"({"goal":"Open it"})"); });
+  for (const char* part :
+       {"line.jsonl:1: 'choices' cannot be computed from the keys", "goal, label, sol1, sol2"})
+    EXPECT_NE(why.find(part), std::string::npos) << part << " is not in " << why;
+}
+
+TEST_F(TaskTest, ShotsOfTheSameSubjectComeFromTheirOwnFile) {
+  const auto line = [](const char* question, const char* subject) {
+    return fmt::format(
+        R"({{"question":"{}","subject":"{}","choices":["1","2","3","4"],"answer":0}})"
+        "\n",
+        question, subject);
+  };
+  write_file(folder_ / "mmlu.jsonl", line("q1", "law") + line("q2", "art"));
+  write_file(folder_ / "mmlu_dev.jsonl", line("d1", "art") + line("d2", "law") + line("d3", "law"));
+  const std::vector<Task> tasks = read_tasks({{"mmlu_law"}, folder_.string(), 1, 0});
+  ASSERT_EQ(tasks.at(0).examples.size(), 1u);
+  EXPECT_EQ(tasks[0].examples[0].options[0].context,
+            "The following are multiple choice questions (with answers) about law.\n\n"
+            "d2\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: A\n\nq1\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: ");
+  EXPECT_NE(refused([&] {
+              read_tasks({{"mmlu_chess"}, folder_.string(), 0, 0});
+            }).find("has no example of 'chess'. It has art, law."),
+            std::string::npos);
+}
+
+// The two filters of lm-evaluation-harness for GSM8K.
+TEST_F(TaskTest, StrictAndFlexibleAnswers) {
+  TaskSpec spec = parse_task(find_task("gsm8k"));
+  const char* written = "So 3 + 4 = $7.50 and\n#### 1,234.\nThe answer is 12 or $1,235.";
+  EXPECT_EQ(extract_answer(spec, written), "1234");
+  EXPECT_EQ(extract_last_answer(spec, written), "1235");
+  EXPECT_EQ(extract_answer(spec, "it is 5"), "");
+  EXPECT_EQ(extract_last_answer(spec, "it is 5"), "5");
+  EXPECT_EQ(extract_last_answer(spec, "none"), "");
+  std::vector<Example> examples(2);
+  examples[0].answer = "1,234";
+  examples[1].answer = "5";
+  std::vector<ExampleScore> scores(2);
+  scores[0].extracted = "1234";
+  scores[0].extracted_last = "1235";
+  scores[1].extracted_last = "5";
+  const std::vector<Metric> m = metrics_of(spec, examples, scores);
+  ASSERT_EQ(m.size(), 2u);
+  EXPECT_EQ(m[0].value, 0.5);
+  EXPECT_EQ(m[1].name, "exact_match_last");
+  EXPECT_EQ(m[1].value, 0.5);
 }
 
 TEST(AnswerPattern, L4_LengthsAreBoundedAndNothingRecurses) {

@@ -264,6 +264,15 @@ def tasks():
         "shots": seed(match + "shots: 1001\n", answers), "tokens": seed(match + "max_tokens: 0\n", answers),
         "answer_empty_list": seed(match.replace('response: "{a}"', 'response: "{q}"'), [{"q": "one", "a": []}]),
         "no_response": seed(match.replace("{response}", ""), answers), "lacks": seed("kind: choice\n", [])}
+    shipped = HERE.parent.parent.parent / "configs/tasks"
+    lines = {"arc_easy": {"question": "q", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"},
+             "hellaswag": {"activity_label": "A", "ctx_a": "a [x]", "ctx_b": "b", "endings": ["c", "d [y]"],
+                           "label": "1"},
+             "mmlu": {"question": "q", "subject": "a_b", "choices": ["w", "x", "y", "z"], "answer": 2},
+             "winogrande": {"sentence": "a _ b", "option1": "x", "option2": "y", "answer": "2"},
+             "gsm8k": {"question": "q", "answer": "2 + 3\n#### 5"}}
+    seeds |= {f"published_{name}": seed((shipped / f"{name}.yaml").read_text(), [line])
+              for name, line in lines.items()}
     return {"task/" + name: data for name, data in seeds.items()}
 
 
