@@ -117,18 +117,22 @@ void add_shard(ValueDigest& d, const TensorView& view, const Value& value,
   const GlobalBox box = global_box_of(value, position.mesh, position.at);
   if (value.sharding.cut != ContextCut::kZigzag)
     return d.add(view, value.shape, box.begin, box.end, name);
-  const size_t tokens = value.sharding.place[AxisKind::kContext];
-  CHECK(tokens == 1, "{} is divided by token along dimension {}", value.name, tokens);
-  const int64_t token = view.shape.product(2, view.shape.rank());
+  const int tokens = value.sharding.place[AxisKind::kContext];
+  const Shape& local = view.shape;
+  const int64_t token = local.product(tokens + 1, local.rank());
   for (const TokenRange& r : token_ranges(value, position.mesh, box))
-    for (int64_t row = box.begin[0]; row < box.end[0]; ++row) {
+    for (int64_t row = 0; row < local.product(0, tokens); ++row) {
       GlobalBox part = box;
-      part.begin[0] = row;
-      part.end[0] = row + 1;
-      part.begin[1] = r.first;
-      part.end[1] = r.first + r.count;
-      const int64_t first = ((row - box.begin[0]) * view.shape[1] + r.local) * token;
-      d.add({view.at(first), view.dtype, view.shape}, value.shape, part.begin, part.end, name);
+      int64_t rest = row;  // the number of the row in the dimensions before the tokens
+      for (int i = tokens - 1; i >= 0; --i) {
+        part.begin[i] += rest % local[i];
+        part.end[i] = part.begin[i] + 1;
+        rest /= local[i];
+      }
+      part.begin[tokens] = r.first;
+      part.end[tokens] = r.first + r.count;
+      const int64_t first = (row * local[tokens] + r.local) * token;
+      d.add({view.at(first), view.dtype, local}, value.shape, part.begin, part.end, name);
     }
 }
 
