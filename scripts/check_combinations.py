@@ -212,6 +212,9 @@ FACTORS = {
         "context": layout(context=2),
         "context x tensor": layout(context=2, tensor=2),
         "context x data": layout(context=2, data=2, zero=3),
+        "balanced context": layout(context=2, context_balance=True, pipeline=2),
+        "heads": layout(context=2, context_method="heads"),
+        "heads x tensor": layout(context=2, context_method="heads", tensor=2, zero=3),
     },
 }
 # Training validates on examples, which eval does not read.

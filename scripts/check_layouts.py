@@ -6,6 +6,8 @@
     scripts/check_layouts.py --any-to-any 40          saved in one layout, resumed in another
     scripts/check_layouts.py --evaluate 40            evaluated in layouts and on one rank
     scripts/check_layouts.py --context                layouts with layout.context above 1 only
+    scripts/check_layouts.py --context --method heads the same with that layout.context_method only:
+                                                      gather, balanced (gather, context_balance), heads
     scripts/check_layouts.py --seed 1 --only 17       case 17 again, with its files kept
 
 A case is a tiny model, its data, 5 steps, and a layout of 2 to 8 ranks under mpirun. Case I of seed
@@ -245,17 +247,42 @@ def draw_context(rng, case):
     degrees = [n for n in (2, 4) if ranks * n <= 8 and case["model.context"] % (n * tensor) == 0]
     if case["model.family"] == "t5" or case["compiler.attention"] == "unfused" or not degrees:
         return case
-    return {**case, "layout.context": rng.choice(degrees)}
+    degree = rng.choice(degrees)
+    methods = [name for name in METHODS if method_fits(case, name, degree)]
+    return {**case, "layout.context": degree, **METHODS[rng.choice(methods)]}
 
 
-def draw(rng, precision=None, family=None, context=False):
-    """With `context`, a case whose sequences are divided."""
+# How attention sees the tokens of other ranks.
+METHODS = {"gather": {"layout.context_method": "gather", "layout.context_balance": False},
+           "balanced": {"layout.context_method": "gather", "layout.context_balance": True},
+           "heads": {"layout.context_method": "heads", "layout.context_balance": False}}
+
+
+def method_fits(case, method, context):
+    """Whether the tokens can be divided into two chunks per rank; or the heads among the ranks, and
+    also the key/value heads where several ranks cannot hold the same ones."""
+    if method == "balanced":
+        return case["model.context"] % (2 * context) == 0
+    ranks = case["layout.tensor"] * context
+    whole = (case["optimizer.kind"] in ("adafactor", "muon") or "lora.rank" in case
+             or "optimizer.groups" in case or case["model.family"] == "olmo2")
+    return method == "gather" or (case["model.heads"] % ranks == 0
+                                  and not (whole and copies_heads(case, ranks)))
+
+
+def method_of(case):
+    """The name in METHODS; nothing for a case whose sequences are not divided."""
+    return next((name for name, keys in METHODS.items() if keys.items() <= case.items()), None)
+
+
+def draw(rng, precision=None, family=None, context=False, method=None):
+    """With `context`, a case whose sequences are divided; with `method`, by that one of METHODS."""
     while True:
         case = draw_without_context(rng, precision, family)
         own = random.Random(f"context {json.dumps(case)}")
         if context or own.random() < 0.25:
             case = draw_context(own, case)
-        if not context or case["layout.context"] > 1:
+        if not context or (case["layout.context"] > 1 and method in (None, method_of(case))):
             return case
 
 
@@ -689,7 +716,7 @@ class Check:
 
     def drawn(self, index):
         return draw(self.rng("layouts", index), self.options.precision, self.options.family,
-                    self.options.context)
+                    self.options.context, self.options.method)
 
     def layout(self, index):
         """One layout against one rank."""
@@ -747,7 +774,8 @@ class Check:
     def continued(self, index):
         """Compares a run that is saved in one layout and resumed in another with ten steps on one rank."""
         rng = self.rng("any", index)
-        case = draw(rng, "fp32", self.options.family, self.options.context)
+        case = draw(rng, "fp32", self.options.family, self.options.context,
+                    self.options.method)
         other = follow(rng, case)
         try:
             unbroken = self.place.train(self.folder("one"), one_rank(case), steps=10)
@@ -824,6 +852,7 @@ def options_given():
     parser.add_argument("--family", choices=FAMILIES, help="default: random")
     parser.add_argument("--context", action="store_true",
                         help="layouts with layout.context above 1 only")
+    parser.add_argument("--method", choices=list(METHODS), help="the method of --context (default: random)")
     parser.add_argument("--verbose", action="store_true", help="a line for what agrees, too")
     options = parser.parse_args()
     if not options.tessera.exists():

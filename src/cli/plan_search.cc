@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/config.h"
 #include "base/count.h"
 #include "base/error.h"
 #include "base/real.h"
@@ -125,14 +126,16 @@ void print_page(const plan::SearchResult& r, double seconds) {
 std::string keys_of(const plan::Candidate& c) {
   constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"};
   const compile::Layout& l = c.layout;
+  const std::string context = fmt::format("layout.context_method={} layout.context_balance={} ",
+                                          name_of_entry(l.context_method), l.context_balance);
   const std::string keys = fmt::format(
-      "layout.tensor={} layout.context={} layout.pipeline={} layout.data={} layout.expert={} "
+      "layout.tensor={} layout.context={} {}layout.pipeline={} layout.data={} layout.expert={} "
       "batch.micro={} "
       "layout.interleave={} layout.pipeline_schedule={} layout.sequence_parallel={} layout.zero={} "
       "layout.recompute={}",
-      l.tensor, l.context, l.pipeline, l.data, l.expert, c.micro, l.interleave,
-      kSchedules[static_cast<size_t>(l.pipeline_schedule)], l.sequence_parallel, l.zero,
-      l.recompute);
+      l.tensor, l.context, l.context > 1 ? context : "", l.pipeline, l.data, l.expert, c.micro,
+      l.interleave, kSchedules[static_cast<size_t>(l.pipeline_schedule)], l.sequence_parallel,
+      l.zero, l.recompute);
   return l.offload == "none" ? keys : keys + fmt::format(" layout.offload={}", l.offload);
 }
 

@@ -52,6 +52,9 @@ class Communicator {
   // Any dtype. `part` is this rank's part of `whole` in place, or separate memory, and has at least
   // as many elements as this rank's part.
   virtual Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t share) = 0;
+  // Any dtype. `in` and `out` have one chunk of equal size per rank, in the order of ranks, and do
+  // not overlap: chunk k of `in` becomes this rank's chunk of `out` on rank k.
+  virtual Ticket all_to_all(const TensorView& in, const TensorView& out) = 0;
   // Any dtype. `peer` is an index in ranks(). Sender and receiver pass the same number of bytes.
   virtual Ticket send(const TensorView& x, int64_t peer) = 0;
   virtual Ticket receive(const TensorView& x, int64_t peer) = 0;

@@ -48,6 +48,10 @@ class SelfCommunicator : public Communicator {
     copy(part, whole, whole.elements());
     return over();
   }
+  Ticket all_to_all(const TensorView& in, const TensorView& out) override {
+    copy(in, out, in.elements());
+    return over();
+  }
   Ticket send(const TensorView&, int64_t peer) override { no_peer(peer); }
   Ticket receive(const TensorView&, int64_t peer) override { no_peer(peer); }
   bool progress() override { return false; }

@@ -173,6 +173,31 @@ Transfer all_gather_transfer(const Member& m, const TensorView& part, const Tens
   return t;
 }
 
+Transfer all_to_all_transfer(const Member& m, const TensorView& in, const TensorView& out) {
+  const int64_t size = size_of(in.dtype), n = in.elements();
+  CHECK(n % m.size == 0 && out.elements() == n && out.dtype == in.dtype,
+        "all_to_all of {} {} to {} {} among {} ranks", n, name_of(in.dtype), out.elements(),
+        name_of(out.dtype), m.size);
+  const Parts parts = {n, n / m.size, kPieceBytes / size};
+  Transfer t;
+  t.steps = parts.steps();
+  t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
+    const auto each = [&](const TensorView& x, bool receives) {
+      each_peer(m, [&](int64_t d) {
+        const Range c = parts.cut(d, step.index);
+        add(to, x.at(c.begin), c.size() * size, d, receives);
+      });
+    };
+    each(out, true);
+    each(in, false);
+  };
+  t.finish = [=](const Step& step) {
+    const int64_t own = parts.part(m.rank).begin;
+    if (step.index == 0) std::memcpy(out.at(own), in.at(own), parts.share * size);
+  };
+  return t;
+}
+
 Transfer all_reduce_transfer(const Member& m, const TensorView& in, const TensorView& out,
                              Reduction r) {
   CHECK(in.elements() == out.elements() && in.dtype == out.dtype, "all_reduce of {} {} to {} {}",

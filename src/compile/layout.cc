@@ -21,13 +21,19 @@ Mesh mesh_of(const Layout& l, int64_t head_copies) {
   m[AxisKind::kReplica] = copies / m[AxisKind::kShard];
   m[AxisKind::kExpert] = l.expert;
   m[AxisKind::kContext] = l.context;
-  m[AxisKind::kTensorKv] = head_copies > 1 ? l.tensor / head_copies : 1;
+  // head_ranks / head_copies key/value heads are different.
+  m[AxisKind::kTensorKv] = head_copies > 1 ? std::gcd(l.tensor, head_ranks(l) / head_copies) : 1;
   m[AxisKind::kTensor] = l.tensor / m[AxisKind::kTensorKv];
   return m;
 }
 
+int64_t head_ranks(const Layout& l) {
+  return l.context_method == ContextMethod::kHeads ? l.tensor * l.context : l.tensor;
+}
+
 int64_t head_copies(const model::ModelConfig& m, const Layout& l) {
-  return l.tensor / std::gcd(l.tensor, model::key_value_heads(m));
+  const int64_t ranks = head_ranks(l);
+  return ranks / std::gcd(ranks, model::key_value_heads(m));
 }
 
 Recompute parse_recompute(const std::string& text, int64_t layers) {

@@ -17,6 +17,8 @@ enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B, kZeroBu
 constexpr size_t count_of(PipelineSchedule) {
   return static_cast<size_t>(PipelineSchedule::kZeroBubble) + 1;
 }
+enum class ContextMethod : uint8_t { kGather, kHeads };
+constexpr size_t count_of(ContextMethod) { return static_cast<size_t>(ContextMethod::kHeads) + 1; }
 enum class ZeroReduce : uint8_t { kLast, kEach };
 enum class AttentionKind : uint8_t { kFused, kUnfused };
 enum class AttentionScoresDType : uint8_t { kF32, kCompute };
@@ -30,6 +32,8 @@ enum class GemmDType : uint8_t { kCompute, kFp8 };
 
 struct Layout {
   int64_t data = 1, tensor = 1, pipeline = 1, context = 1, expert = 1;
+  ContextMethod context_method = ContextMethod::kGather;
+  bool context_balance = false;
   bool sequence_parallel = true;
   int64_t interleave = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::k1F1B;
@@ -46,6 +50,14 @@ struct Layout {
     visit("tensor", self.tensor, "ranks that share the matrices of a layer");
     visit("pipeline", self.pipeline, "stages");
     visit("context", self.context, "ranks that share a sequence");
+    visit(
+        "context_method", self.context_method,
+        "gather | heads: how attention sees the tokens of other ranks. gather: it gathers keys and "
+        "values; heads: an all-to-all gives each rank all tokens of some heads");
+    visit("context_balance", self.context_balance,
+          "each context rank has an early and a late chunk of every sequence, so that all have the "
+          "same number of pairs of query and key; false: one part of it. With context_method: "
+          "gather");
     visit("expert", self.expert, "data-parallel ranks that divide the experts; divides data");
     visit("sequence_parallel", self.sequence_parallel,
           "split norms and residuals over tensor ranks");
@@ -136,8 +148,11 @@ struct CompilerOptions {
 // weights are replicated over it. If key/value heads are replicated, layout.tensor = tensor_kv ×
 // tensor: they are divided over tensor_kv and replicated over tensor.
 Mesh mesh_of(const Layout& layout, int64_t head_copies = 1);
-// Returns the number of ranks with the same key/value heads: 1 if layout.tensor divides their
-// number.
+// Returns the number of ranks among which the heads of a layer are divided: those of layout.tensor,
+// times those of layout.context with context_method: heads.
+int64_t head_ranks(const Layout& layout);
+// Returns the number of these ranks with the same key/value heads: 1 if head_ranks() divides the
+// number of these heads.
 int64_t head_copies(const model::ModelConfig& model, const Layout& layout);
 
 // Activation checkpointing: which activations are saved for the backward.
@@ -153,6 +168,7 @@ constexpr const char* enum_names(Precision) { return "fp32|bf16|bf16_sr|fp16|aut
 constexpr const char* enum_names(PipelineSchedule) {
   return "gpipe|1f1b|interleaved_1f1b|zero_bubble";
 }
+constexpr const char* enum_names(ContextMethod) { return "gather|heads"; }
 constexpr const char* enum_names(ZeroReduce) { return "last|each"; }
 constexpr const char* enum_names(AttentionKind) { return "fused|unfused"; }
 constexpr const char* enum_names(AttentionScoresDType) { return "f32|compute"; }

@@ -63,6 +63,23 @@ void check_context(const model::ModelConfig& m, const Layout& l, const BatchSize
     throw Error(
         "layout.context = {} does not divide the tokens of a sequence{} = {}. Possible here: {}.",
         l.context, divided ? " / layout.tensor (sequence_parallel)" : "", tokens, divisors(tokens));
+  const bool by_heads = l.context_method == ContextMethod::kHeads;
+  if (l.context_balance && by_heads)
+    throw Error(
+        "layout.context_balance = true is for layout.context_method = gather: with heads every "
+        "rank has the same work. Remove it.");
+  if (l.context_balance && batch.tokens % (2 * l.context) != 0)
+    throw Error(
+        "layout.context_balance = true divides the tokens of a sequence into 2 x layout.context = "
+        "{} chunks, but {} is not a multiple of it. Change data.sequence_length, or set "
+        "layout.context_balance: false.",
+        2 * l.context, batch.tokens);
+  if (by_heads && m.heads % head_ranks(l) != 0)
+    throw Error(
+        "layout.context = {} does not divide heads / layout.tensor = {}, and with "
+        "layout.context_method = heads context-parallel ranks divide the heads. Possible here: {}. "
+        "Or set layout.context_method: gather.",
+        l.context, m.heads / l.tensor, divisors(std::gcd(m.heads / l.tensor, tokens)));
 }
 
 // The experts are divided among data-parallel ranks.
@@ -161,16 +178,20 @@ bool can_copy_heads(const CompileRequest& r) {
 
 void check_head_copies(const CompileRequest& r) {
   if (head_copies(r.model, r.layout) == 1 || can_copy_heads(r)) return;
+  const bool by_heads = head_ranks(r.layout) > r.layout.tensor;
   const bool adapters = r.adapters.rank > 0, family = !model::rule_of(r.model.family).copies_heads;
   const std::string what = family     ? fmt::format("family {}", name_of_entry(r.model.family))
                            : adapters ? "lora"
                                       : "optimizer.kind: " + whole_matrix_optimizer(r);
   throw Error(
-      "layout.tensor = {} does not divide kv_heads = {}, so {} ranks have the same keys and "
-      "values, which {} does not work with. Possible here: tensor = {}{}.",
-      r.layout.tensor, model::key_value_heads(r.model), head_copies(r.model, r.layout), what,
-      divisors(model::key_value_heads(r.model)),
-      adapters || family ? "" : "; or another optimizer");
+      "layout.tensor{} = {} does not divide kv_heads = {}, so {} ranks have the same keys and "
+      "values, which {} does not work with. Possible here: {} = {}{}.",
+      by_heads ? " x layout.context (context_method: heads)" : "", head_ranks(r.layout),
+      model::key_value_heads(r.model), head_copies(r.model, r.layout), what,
+      by_heads ? "tensor x context" : "tensor", divisors(model::key_value_heads(r.model)),
+      by_heads             ? "; or context_method: gather"
+      : adapters || family ? ""
+                           : "; or another optimizer");
 }
 
 }  // namespace tessera::compile

@@ -2,7 +2,8 @@
 // compiled.
 //
 //   every size is at least 1
-//   context     divides the tokens, with sequence_parallel context × tensor does; no encoder
+//   context     divides the tokens, with sequence_parallel context × tensor does; no encoder. With
+//               context_method heads, context × tensor divides the heads
 //   expert      divides data and the model's experts
 //   tensor      divides heads and feed_forward, and with sequence_parallel the tokens. If it does
 //               not divide kv_heads, these are replicated

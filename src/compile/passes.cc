@@ -135,8 +135,13 @@ constexpr Pass kPasses[] = {
     {"apply_precision", Level::kTyped, always, "always",
      [](State& s, const Context& c) { apply_precision(s.graph, c.request.precision); },
      Invariant::kTypes},
-    {"gather_keys", Level::kTyped, [](const Context& c) { return c.request.layout.context > 1; },
-     "`layout.context`", [](State& s, const Context&) { gather_keys(s.graph); }, Invariant::kTypes},
+    {"gather_keys", Level::kTyped,
+     [](const Context& c) {
+       return c.request.layout.context > 1 &&
+              c.request.layout.context_method == ContextMethod::kGather;
+     },
+     "`layout.context` with `layout.context_method: gather`",
+     [](State& s, const Context&) { gather_keys(s.graph); }, Invariant::kTypes},
     {"shard", Level::kSharded, always, "always",
      [](State& s, const Context& c) { shard(s.graph, c.request.layout); }, Invariant::kSignatures},
     {"fuse_bias_gelu", Level::kSharded,

@@ -272,9 +272,13 @@ void copy_part(std::span<const int32_t> whole, int64_t rows, RowPart part, std::
   const int64_t length = std::ssize(whole) / rows, kept = length / part.count;
   CHECK(kept * part.count == length && std::ssize(out) == rows * kept,
         "part {} of {} of {} rows of {} in {}", part.index, part.count, rows, length, out.size());
+  CHECK(!part.zigzag || kept % 2 == 0, "two chunks of {} tokens", kept);
+  const int64_t n = part.zigzag ? kept / 2 : kept;  // tokens of a chunk
   for (int64_t r = 0; r < rows; ++r) {
-    const auto from = whole.begin() + r * length + part.index * kept;
-    std::copy(from, from + kept, out.begin() + r * kept);
+    const auto row = whole.begin() + r * length;
+    const auto to = out.begin() + r * kept;
+    std::copy_n(row + part.index * n, n, to);
+    if (part.zigzag) std::copy_n(row + (2 * part.count - 1 - part.index) * n, n, to + n);
   }
 }
 

@@ -97,9 +97,11 @@ struct BatchShape {
 };
 
 // The tokens of each row that a rank reads if several ranks share a sequence: part `index` of
-// `count` equal ones. Documents are read whole.
+// `count` equal ones; with `zigzag` the chunks `index` and 2 · count − 1 − index of 2 · count.
+// Documents are read whole.
 struct RowPart {
   int64_t index = 0, count = 1;
+  bool zigzag = false;
 };
 
 // Copies the part of each row of `whole` [rows, T] to `out` [rows, T / count].

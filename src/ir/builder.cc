@@ -2,6 +2,8 @@
 // signature. Also inserts conversions, and collects the gradients of values during differentiation.
 #include "ir/builder.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ir/names.h"
 #include "ir/signature.h"
@@ -53,6 +55,12 @@ void Builder::place(const Op& op, const std::vector<ValueId>& given) {
     for (size_t i = 0; i < given.size(); ++i)
       if (given[i] == kNone) graph_[op.outputs[i]].sharding.place[a] = s->outputs[i];
   }
+  // The operands that kContext divides are all divided in the same way.
+  ContextCut cut = ContextCut::kParts;
+  for (const ValueId v : op.inputs) cut = std::max(cut, graph_[v].sharding.cut);
+  for (size_t i = 0; i < given.size(); ++i)
+    if (Sharding& s = graph_[op.outputs[i]].sharding; given[i] == kNone)
+      s.cut = s.place[AxisKind::kContext] >= 0 ? cut : ContextCut::kParts;
   for (const ValueId v : op.outputs) localise(graph_[v], graph_.mesh);
 }
 
@@ -70,14 +78,18 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     y.name += way->suffix;
     y.role = role_;
     y.indexed_by = per_;
-    y.decays = false;
+    y.decays = y.frozen = false;
+    y.policy = 0;
     y.initial = {};
+    y.parts.clear();
+    y.parent.reset();
     y.copy = CopyKind::kOriginal;
     y.of = kNone;
     GroupRef over;
     for (const AxisKind b : Enumerators<AxisKind>()) {
       if (b < a || x.sharding.place[b] != from || to.place[b] != wanted) continue;
       y.sharding.place[b] = wanted;
+      if (b == AxisKind::kContext) y.sharding.cut = to.cut;
       if (graph_.mesh[b] == 1) continue;
       over.add(b);
     }

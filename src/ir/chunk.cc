@@ -9,14 +9,20 @@
 namespace tessera {
 namespace {
 
-// Returns the dimension along which a conversion works.
-int64_t dim_of(const Op& op) {
+// Returns true if the conversion works along the first dimension.
+bool converts_first(const Op& op) {
   return std::visit(
-      [](const auto& a) -> int64_t {
+      [](const auto& a) {
         if constexpr (requires { a.dim; })
-          return a.dim;
+          return a.dim == 0;
+        else if constexpr (requires {
+                             a.from;
+                             a.to;
+                             a.over;
+                           })
+          return a.from == 0 || a.to == 0;
         else
-          return kNone;
+          return false;
       },
       op.attributes);
 }
@@ -33,8 +39,8 @@ bool is_divisible(const Op& op, const ShardingRule& rule, ValueSpan values) {
   if (op.outputs.empty() || rule.outputs.empty() || rule.outputs[0].empty()) return false;
   const auto is_gradient = [&](ValueId v) { return values[v].role == Role::kGradient; };
   if (std::any_of(op.outputs.begin(), op.outputs.end(), is_gradient)) return false;
-  // A conversion leaves all dimensions alone except the one along which it works.
-  if (e.converts) return dim_of(op) != 0;
+  // A conversion leaves all dimensions alone except those along which it works.
+  if (e.converts) return !converts_first(op);
   return rule.splits.find(rule.outputs[0][0]) != std::string::npos;
 }
 

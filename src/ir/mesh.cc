@@ -135,13 +135,16 @@ ValueVector local_values(ValueVector values) {
 
 GlobalBox global_box_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
   std::vector<int64_t> index(v.shape.dims().size(), 0);
-  for (const AxisKind a : Enumerators<AxisKind>()) {
-    // If several axes divide one dimension, the index of the shard is mixed-radix too, outer axes
-    // first.
-    if (v.sharding.place[a] < 0) continue;
+  // If several axes divide one dimension, the index of the shard is mixed-radix too, outer axes
+  // first.
+  const auto nest = [&](AxisKind a) {
+    if (v.sharding.place[a] < 0) return;
     int64_t& i = index.at(v.sharding.place[a]);
     i = i * mesh[a] + at[a];
-  }
+  };
+  for (const AxisKind a : Enumerators<AxisKind>())
+    if (a != AxisKind::kContext || v.sharding.cut != ContextCut::kHeads) nest(a);
+  if (v.sharding.cut == ContextCut::kHeads) nest(AxisKind::kContext);
   // Shards have equal extents; the last ones may be cut off at n or be empty.
   GlobalBox e;
   for (int d = 0; d < v.shape.rank(); ++d) {
@@ -151,6 +154,30 @@ GlobalBox global_box_of(const Value& v, const Mesh& mesh, const Coordinates& at)
     e.end.push_back(std::min(n, first + extent));
   }
   return e;
+}
+
+std::vector<TokenRange> token_ranges(int64_t tokens, int64_t parts, int64_t first, int64_t count) {
+  CHECK(tokens % (2 * parts) == 0 && first + count <= tokens,
+        "{} tokens from {} on of {} in {} parts", count, first, tokens, parts);
+  const int64_t chunk = tokens / (2 * parts);
+  std::vector<TokenRange> ranges;
+  for (int64_t at = first; at < first + count;) {
+    // The order of ranks has the chunks 0, 2C - 1, 1, 2C - 2, …
+    const int64_t k = at / chunk, within = at % chunk;
+    const int64_t place = k % 2 == 0 ? k / 2 : 2 * parts - 1 - k / 2;
+    const int64_t n = std::min(chunk - within, first + count - at);
+    ranges.push_back({at - first, place * chunk + within, n});
+    at += n;
+  }
+  return ranges;
+}
+
+std::vector<TokenRange> token_ranges(const Value& v, const Mesh& mesh, const GlobalBox& box) {
+  const int d = v.sharding.place[AxisKind::kContext];
+  CHECK(d >= 0, "{} has all tokens on every rank", v.name);
+  const int64_t first = box.begin[d], count = box.end[d] - first;
+  if (v.sharding.cut != ContextCut::kZigzag) return {{0, first, count}};
+  return token_ranges(v.shape[d], mesh[AxisKind::kContext], first, count);
 }
 
 std::vector<CheckpointBox> checkpoint_boxes(const Value& v, const GlobalBox& place,

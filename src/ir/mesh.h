@@ -74,10 +74,23 @@ ValueVector local_values(ValueVector values);
 // The box [begin, end) of the global value that a rank's shard holds. The shard may be larger:
 // elements outside the box are padding. If several axes split one dimension, they nest, outermost
 // first.
+// With ContextCut::kZigzag the tokens of the box are numbered in the order of ranks.
 struct GlobalBox {
   std::vector<int64_t> begin, end;
 };
 GlobalBox global_box_of(const Value& v, const Mesh& mesh, const Coordinates& at);
+
+// Consecutive tokens of a sequence that are consecutive on a rank: `count` tokens, the first of
+// which is token `first` of the sequence and token `local` of the rank.
+struct TokenRange {
+  int64_t local = 0, first = 0, count = 0;
+  bool operator==(const TokenRange&) const = default;
+};
+// Returns the ranges of the tokens [first, first + count) in the order of ranks, in which rank r of
+// `parts` has the chunks r and 2 · parts − 1 − r of the sequence (ContextCut::kZigzag).
+std::vector<TokenRange> token_ranges(int64_t tokens, int64_t parts, int64_t first, int64_t count);
+// Returns the ranges of the tokens of a value that kContext divides by token, in its box.
+std::vector<TokenRange> token_ranges(const Value& v, const Mesh& mesh, const GlobalBox& box);
 
 // The parts of a box of a rank's shard of a weight that are not padding, as boxes of the tensor in
 // checkpoints (Value::parent), in the order of the shard's elements. `place`: the extents of the

@@ -46,11 +46,12 @@ constexpr EnumArray<Phase, std::string_view> kPhaseNames = {"forward",
                                                             "offload",
                                                             "fetch"};
 constexpr EnumArray<CommKind, std::string_view> kCommKindNames = {
-    "", "segment", "all_reduce", "reduce_scatter", "all_gather", "send", "receive"};
+    "", "segment", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send", "receive"};
 constexpr EnumArray<HiddenStream, std::string_view> kHiddenStreamNames = {"hidden", "source"};
 constexpr EnumArray<Access, std::string_view> kAccessNames = {"read", "write", "add", "update"};
 constexpr EnumArray<AxisKind, std::string_view> kAxisNames = {
     "pipeline", "replica", "shard", "expert", "context", "tensor_kv", "tensor"};
+constexpr EnumArray<ContextCut, std::string_view> kContextCutNames = {"parts", "zigzag", "heads"};
 constexpr std::array<std::pair<Placement, std::string_view>, 4> kPlaceNames = {
     {{kReplicated, "replicated"},
      {kShared, "shared"},
@@ -65,6 +66,7 @@ std::string_view name_of(HiddenStream s) { return kHiddenStreamNames.at(s); }
 std::string_view name_of(CommKind k) { return kCommKindNames.at(k); }
 std::string_view name_of(Access a) { return kAccessNames.at(a); }
 std::string_view name_of(AxisKind a) { return kAxisNames.at(a); }
+std::string_view name_of(ContextCut c) { return kContextCutNames.at(c); }
 
 std::optional<std::string_view> name_of_place(int8_t place) {
   for (const auto& [named, name] : kPlaceNames)
@@ -81,6 +83,9 @@ std::optional<CommKind> comm_kind_named(std::string_view s) {
 }
 std::optional<Access> access_named(std::string_view s) { return enumerator_named(kAccessNames, s); }
 std::optional<AxisKind> axis_named(std::string_view s) { return enumerator_named(kAxisNames, s); }
+std::optional<ContextCut> context_cut_named(std::string_view s) {
+  return enumerator_named(kContextCutNames, s);
+}
 
 std::optional<int8_t> place_named(std::string_view s) {
   for (const auto& [place, name] : kPlaceNames)

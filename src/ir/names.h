@@ -33,6 +33,7 @@ std::string_view name_of(HiddenStream s);
 std::string_view name_of(CommKind k);  // empty for kSilent
 std::string_view name_of(Access a);
 std::string_view name_of(AxisKind a);
+std::string_view name_of(ContextCut c);
 // Returns shared, partial, partial_max or replicated; nothing for a split.
 std::optional<std::string_view> name_of_place(int8_t place);
 
@@ -42,6 +43,7 @@ std::optional<HiddenStream> stream_named(std::string_view s);
 std::optional<CommKind> comm_kind_named(std::string_view s);
 std::optional<Access> access_named(std::string_view s);
 std::optional<AxisKind> axis_named(std::string_view s);
+std::optional<ContextCut> context_cut_named(std::string_view s);
 std::optional<int8_t> place_named(std::string_view s);
 // Several roles share one name (see Role); `name`, that of the value, distinguishes them.
 std::optional<Role> role_named(std::string_view s, std::string_view name);

@@ -123,6 +123,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          AllReduce,         //
                                          ReduceScatter,     //
                                          AllGather,         //
+                                         AllToAll,          //
                                          Slice,             //
                                          Pad,               //
                                          MarkShared,        //

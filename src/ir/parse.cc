@@ -118,6 +118,8 @@ void ValueParser::value_option(Value& v) {
     v.indexed_by = per();
   else if (take_word("decays"))
     v.decays = true;
+  else if (take_key("cut"))
+    v.sharding.cut = entry(context_cut_named, "parts, zigzag or heads");
   else if (take_word("frozen"))
     v.frozen = true;
   else if (take_key("policy"))
@@ -133,7 +135,7 @@ void ValueParser::value_option(Value& v) {
   else if (take_key("of"))
     origins_.emplace_back(values_->next_id(), at_), next();
   else if (take_key("place"))
-    v.sharding = sharding();
+    v.sharding.place = sharding().place;
   else if (take_key("part"))
     v.part = shape();
   else if (take_key("offset"))
@@ -144,9 +146,8 @@ void ValueParser::value_option(Value& v) {
     places_.emplace_back(values_->next_id(), at_), next();
   else
     fail(peek(),
-         "per=, decays, frozen, policy=, std=, constant=, whole=, holds=, of=, place=, part=, in= "
-         "or "
-         "offset=");
+         "per=, decays, frozen, policy=, std=, constant=, whole=, holds=, of=, place=, cut=, "
+         "part=, in= or offset=");
 }
 
 // %0 NAME DTYPE [SHAPE] ROLE options…, numbered from 0 without gaps.

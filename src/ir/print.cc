@@ -181,6 +181,7 @@ class Printer {
                             named ? std::string(*named) : std::to_string(s.place[a]));
     }
     if (!places.empty()) say(" place={}", places);
+    if (s.cut != ContextCut::kParts) say(" cut={}", name_of(s.cut));
   }
 
   void mesh(const Mesh& m) {

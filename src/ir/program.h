@@ -119,6 +119,7 @@ enum class CommKind : uint8_t {
   kAllReduce,
   kReduceScatter,
   kAllGather,
+  kAllToAll,
   kSend,
   kReceive
 };

@@ -28,6 +28,7 @@ int8_t dual(int8_t place) {
 Sharding dual(const Sharding& s) {
   Sharding d;
   for (const AxisKind a : Enumerators<AxisKind>()) d.place[a] = dual(s.place[a]);
+  d.cut = s.cut;
   return d;
 }
 
@@ -110,6 +111,7 @@ std::optional<Conversion> conversion(int8_t from, int8_t to) {
   if (from >= 0 && whole_to) return Conversion{AllGather{.dim = from}, ".gathered"};
   if (whole_from && to >= 0) return Conversion{Slice{.dim = to}, ".sliced"};
   if (from >= 0 && to == kPartial) return Conversion{Pad{.dim = from}, ".padded"};
+  if (from >= 0 && to >= 0) return Conversion{AllToAll{.from = from, .to = to}, ".exchanged"};
   if (from == kReplicated && to == kShared) return Conversion{MarkShared{}, ".shared"};
   return std::nullopt;
 }

@@ -31,8 +31,19 @@ constexpr size_t count_of(AxisKind) { return static_cast<size_t>(AxisKind::kTens
 // The placement of a value on one axis: a dimension (0…: split), or one of these.
 enum Placement : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartialMax = -4 };
 
+// How kContext divides the dimension that it splits.
+enum class ContextCut : uint8_t {
+  kParts,  // rank r has part r of the tokens. Tensor axes divide a part further
+  // Rank r of C has the chunks r and 2C − 1 − r of 2C: about the same number of causal pairs on
+  // every rank. Tensor axes divide these two chunks, one after the other, further.
+  kZigzag,
+  kHeads,  // rank r has part r of the heads of a tensor-parallel rank: it nests inside these axes
+};
+constexpr size_t count_of(ContextCut) { return static_cast<size_t>(ContextCut::kHeads) + 1; }
+
 struct Sharding {
   EnumArray<AxisKind, int8_t> place;
+  ContextCut cut = ContextCut::kParts;  // kParts where kContext splits nothing
   Sharding() { place.fill(kReplicated); }
   bool operator==(const Sharding&) const = default;
 };

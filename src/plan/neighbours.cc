@@ -158,6 +158,26 @@ class Trials {
   std::vector<Tried> tried_;
 };
 
+// Adds other degrees of context parallelism, and other ways to divide attention among its ranks.
+void add_contexts(Neighbours& n, const compile::CompileRequest& request) {
+  const compile::Layout& l = request.layout;
+  n.exchange("context", &compile::Layout::context, "data", &compile::Layout::data);
+  n.exchange("context", &compile::Layout::context, "tensor", &compile::Layout::tensor);
+  n.exchange("data", &compile::Layout::data, "context", &compile::Layout::context);
+  n.exchange("tensor", &compile::Layout::tensor, "context", &compile::Layout::context);
+  if (l.context_method == compile::ContextMethod::kGather && request.tokens % (2 * l.context) == 0)
+    n.add(fmt::format("layout.context_balance={}", !l.context_balance),
+          [](compile::CompileRequest& r) { r.layout.context_balance = !r.layout.context_balance; });
+  const bool heads = l.context_method == compile::ContextMethod::kHeads;
+  n.add(heads ? "layout.context_method=gather"
+              : "layout.context_method=heads layout.context_balance=false",
+        [heads](compile::CompileRequest& r) {
+          r.layout.context_method =
+              heads ? compile::ContextMethod::kGather : compile::ContextMethod::kHeads;
+          r.layout.context_balance = false;
+        });
+}
+
 }  // namespace
 
 // Exchanges between tensor, pipeline and data, then the other knobs one at a time.
@@ -171,12 +191,7 @@ std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
   n.exchange("pipeline", &compile::Layout::pipeline, "tensor", &compile::Layout::tensor);
   n.exchange("data", &compile::Layout::data, "tensor", &compile::Layout::tensor);
   n.exchange("data", &compile::Layout::data, "pipeline", &compile::Layout::pipeline);
-  if (l.context > 1) {
-    n.exchange("context", &compile::Layout::context, "data", &compile::Layout::data);
-    n.exchange("context", &compile::Layout::context, "tensor", &compile::Layout::tensor);
-    n.exchange("data", &compile::Layout::data, "context", &compile::Layout::context);
-    n.exchange("tensor", &compile::Layout::tensor, "context", &compile::Layout::context);
-  }
+  if (l.context > 1) add_contexts(n, request);
   for (const int64_t expert : {l.expert * 2, l.expert / 2})
     if (request.model.experts > 0 && expert > 0 &&
         std::gcd(l.data, request.model.experts) % expert == 0)

@@ -25,8 +25,9 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
   const compile::Layout& l = c.layout;
   const bool divided =
       l.pipeline > 1 && l.pipeline_schedule == compile::PipelineSchedule::kZeroBubble;
-  const BlockKey key{l.tensor,    l.context,           l.expert, c.micro,
-                     l.recompute, l.sequence_parallel, divided};
+  const BlockKey key{l.tensor, l.context, l.context_method, l.context_balance,
+                     l.expert, c.micro,   l.recompute,      l.sequence_parallel,
+                     divided};
   auto known = blocks_.find(key);
   if (known == blocks_.end())
     known =
@@ -37,9 +38,10 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
 
 // Durations depend on a stage only by the position of its ranks within nodes, so stages with the
 // same position share one entry. Shapes depend only on (tensor, context, expert, pipeline),
-// since these determine the data degree.
+// since these determine the data degree, and on the copies of heads.
 const MeshPlaces& Bounds::places(const compile::Layout& layout) {
-  const std::array key = {layout.tensor, layout.context, layout.expert, layout.pipeline};
+  const std::array key = {layout.tensor, layout.context, layout.expert, layout.pipeline,
+                          compile::head_copies(request_.base.model, layout)};
   const auto known = places_.find(key);
   if (known != places_.end()) return known->second;
   MeshPlaces& m = places_[key];

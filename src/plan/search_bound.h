@@ -139,9 +139,10 @@ class Bounds {
   const Target& target_;
   const Hardware& hardware_;
   const Software& software_;
-  using BlockKey = std::tuple<int64_t, int64_t, int64_t, int64_t, std::string, bool, bool>;
+  using BlockKey = std::tuple<int64_t, int64_t, compile::ContextMethod, bool, int64_t, int64_t,
+                              std::string, bool, bool>;
   std::map<BlockKey, BlockCosts> blocks_;
-  std::map<std::array<int64_t, 4>, MeshPlaces> places_;
+  std::map<std::array<int64_t, 5>, MeshPlaces> places_;
   std::map<std::pair<int64_t, compile::LayerCosts>, ChunkLayers> layers_;
 };
 

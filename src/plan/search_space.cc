@@ -63,6 +63,21 @@ std::vector<int64_t> contexts(const SearchRequest& r, int64_t devices) {
   return all;
 }
 
+// Returns the ways to divide attention among context-parallel ranks to try: gathered keys, balanced
+// where the tokens allow it, and all-to-all over heads.
+std::vector<compile::Layout> context_methods(const SearchRequest& r, compile::Layout l) {
+  l.context_method = compile::ContextMethod::kGather;
+  l.context_balance = l.context > 1 && r.base.tokens % (2 * l.context) == 0;
+  std::vector<compile::Layout> all = {l};
+  l.context_method = compile::ContextMethod::kHeads;
+  l.context_balance = false;
+  const bool copies = compile::head_copies(r.base.model, l) > 1;
+  if (l.context > 1 && r.base.model.heads % compile::head_ranks(l) == 0 &&
+      (!copies || compile::can_copy_heads(r.base)))
+    all.push_back(l);
+  return all;
+}
+
 // Adds every combination of the remaining choices for these degrees of parallelism.
 void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candidate>& out) {
   const bool divided = ranks.tensor > 1;
@@ -105,7 +120,7 @@ void add_degrees(const SearchRequest& r, int64_t tensor, int64_t context,
     for (const int64_t expert : divisors(std::gcd(data, std::max<int64_t>(1, experts)))) {
       if (ranks.zero_group > 0 && data / expert % ranks.zero_group != 0) continue;
       ranks.expert = expert;
-      add(r, ranks, all);
+      for (const compile::Layout& l : context_methods(r, ranks)) add(r, l, all);
     }
   }
 }
@@ -141,8 +156,13 @@ std::string text_of(const Candidate& c) {
   constexpr EnumArray<compile::PipelineSchedule, const char*> kSchedules = {
       "gpipe", "1f1b", "interleaved", "zero_bubble"};
   const compile::Layout& l = c.layout;
-  std::string text = fmt::format("tensor {} x {}pipeline {} x data {}, micro {}", l.tensor,
-                                 l.context > 1 ? fmt::format("context {} x ", l.context) : "",
+  std::string context;
+  if (l.context > 1)
+    context = fmt::format("context {} ({}) x ", l.context,
+                          l.context_method == compile::ContextMethod::kHeads ? "heads"
+                          : l.context_balance                                ? "balanced gather"
+                                                                             : "gather");
+  std::string text = fmt::format("tensor {} x {}pipeline {} x data {}, micro {}", l.tensor, context,
                                  l.pipeline, l.data, c.micro);
   if (l.expert > 1) text += fmt::format(", expert {}", l.expert);
   if (l.pipeline > 1) text += fmt::format(", {}", kSchedules[l.pipeline_schedule]);

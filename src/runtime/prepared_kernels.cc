@@ -105,8 +105,8 @@ LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values) {
   return s;
 }
 
-// Attention with a bias, a window, a soft cap, sinks, narrow values or dropout is not prepared: our
-// own kernels compute it. The gradient with sinks is that without.
+// Attention with a bias, a window, a soft cap, sinks, narrow values, dropout or a zigzag cut of the
+// queries is not prepared: our own kernels compute it. The gradient with sinks is that without.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values) {
   const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
   const Attention& a = gradient ? gradient->of : op.as<Attention>();
@@ -114,6 +114,7 @@ std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan v
       a.value_width > 0)
     return std::nullopt;
   const Value& q = values[op.inputs[0]];
+  if (q.sharding.cut == ContextCut::kZigzag) return std::nullopt;  // two ranges of queries
   kernels::AttentionShape s;
   s.apart = a.separate_kv;
   s.b = q.shape[0];

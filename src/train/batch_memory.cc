@@ -44,7 +44,9 @@ data::BatchView BatchMemory::view(runtime::Executor& e, int64_t microbatch) {
                        whole<int32_t>(view(Role::kPositions)),
                        whole<int64_t>(view(Role::kSamples))};
   const runtime::RankPosition& at = e.bound().position();
-  b.part = {at.at[AxisKind::kContext], at.mesh[AxisKind::kContext]};
+  const Value& tokens = e.bound().program()[e.bound().only(Role::kTokens)];
+  b.part = {at.at[AxisKind::kContext], at.mesh[AxisKind::kContext],
+            tokens.sharding.cut == ContextCut::kZigzag};
   if (e.bound().has(Role::kDocuments)) b.documents = whole<int32_t>(view(Role::kDocuments));
   if (e.bound().has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));
   return b;

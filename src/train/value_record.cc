@@ -108,6 +108,36 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
   walk(0, 0, 0);
 }
 
+namespace {
+
+// Adds this rank's shard of a value to a digest. Elements count at their place in the whole value,
+// also where the tokens of the rank are two ranges of a sequence (ContextCut::kZigzag).
+void add_shard(ValueDigest& d, const TensorView& view, const Value& value,
+               const runtime::RankPosition& position, uint64_t name) {
+  const GlobalBox box = global_box_of(value, position.mesh, position.at);
+  if (value.sharding.cut != ContextCut::kZigzag)
+    return d.add(view, value.shape, box.begin, box.end, name);
+  const int tokens = value.sharding.place[AxisKind::kContext];
+  const Shape& local = view.shape;
+  const int64_t token = local.product(tokens + 1, local.rank());
+  for (const TokenRange& r : token_ranges(value, position.mesh, box))
+    for (int64_t row = 0; row < local.product(0, tokens); ++row) {
+      GlobalBox part = box;
+      int64_t rest = row;  // the number of the row in the dimensions before the tokens
+      for (int i = tokens - 1; i >= 0; --i) {
+        part.begin[i] += rest % local[i];
+        part.end[i] = part.begin[i] + 1;
+        rest /= local[i];
+      }
+      part.begin[tokens] = r.first;
+      part.end[tokens] = r.first + r.count;
+      const int64_t first = (row * local[tokens] + r.local) * token;
+      d.add({view.at(first), view.dtype, local}, value.shape, part.begin, part.end, name);
+    }
+}
+
+}  // namespace
+
 ValueRecorder::ValueRecorder(const Program& program, const runtime::RankPosition& position)
     : program_(program),
       live_(live_values(program)),
@@ -163,12 +193,11 @@ void ValueRecorder::record(const runtime::OpEvent& e, ValueId v, const TensorVie
   const Value& value = program_[v];
   known_[v] = known;
   if (!is_float(value.dtype) || is_maximum(value) || value.shape == copied_heads_) return;
-  const GlobalBox box = global_box_of(value, position_.mesh, position_.at);
   ValueRecord r;
   r.place = value.sharding;
   r.told = fmt::format("{} ({}), {}", known.name, what, e.segment.name());
   if (e.call.microbatch != kNone) r.told += fmt::format(", micro-batch {}", e.call.microbatch);
-  r.digest.add(view, value.shape, box.begin, box.end, hash_name(known.key));
+  add_shard(r.digest, view, value, position_, hash_name(known.key));
   r.key = std::move(known.key);
   all_.records.push_back(std::move(r));
 }

@@ -150,6 +150,25 @@ TEST(Communicator, AllGatherJoinsAnyType) {
     }
 }
 
+TEST(Communicator, AllToAllGivesEachRankItsChunk) {
+  const auto all = everyone();
+  const int64_t ranks_of_all = ranks().size(), own = ranks().rank();
+  for (const DType type : kCarried)
+    for (const int64_t chunk : {int64_t{1}, int64_t{7}, int64_t{1000}, int64_t{300'001}}) {
+      if (chunk > 1000 && type != DType::kF32) continue;  // one in several pieces
+      const int64_t n = chunk * ranks_of_all;
+      Tensor to(type, n);
+      finish(*all, all->all_to_all(input(type, n, own, 12).view, to.view));
+      for (int64_t k = 0; k < ranks_of_all; ++k) {
+        const Tensor from = input(type, n, k, 12);
+        EXPECT_EQ(std::memcmp(to.part(k * chunk, chunk).data, from.part(own * chunk, chunk).data,
+                              static_cast<size_t>(chunk * size_of(type))),
+                  0)
+            << name_of(type) << " × " << chunk << " from rank " << k;
+      }
+    }
+}
+
 TEST(Communicator, MessagesArriveInOrder) {
   if (ranks().size() == 1) return;
   const auto all = everyone();

@@ -181,6 +181,26 @@ TEST(LayoutCheck, ContextDividesTheTokens) {
   EXPECT_EQ(said(l), "");
 }
 
+TEST(LayoutCheck, ContextMethodsFitTokensAndHeads) {
+  Layout l;
+  l.context = 2;
+  l.context_balance = true;
+  EXPECT_EQ(said(l), "");
+  l.context = 128;
+  EXPECT_NE(said(l).find("into 2 x layout.context = 256 chunks, but 128 is not"), std::string::npos)
+      << said(l);
+  l.context_method = compile::ContextMethod::kHeads;
+  EXPECT_NE(said(l).find("layout.context_balance = true is for layout.context_method = gather"),
+            std::string::npos)
+      << said(l);
+  l.context_balance = false;
+  EXPECT_NE(said(l).find("layout.context = 128 does not divide heads / layout.tensor = "),
+            std::string::npos)
+      << said(l);
+  l.context = 2;
+  EXPECT_EQ(said(l), "");
+}
+
 TEST(LayoutCheck, SizesAreAtLeastOne) {
   Layout l;
   l.data = 0;

@@ -108,13 +108,17 @@ class Lockstep {
                     const std::function<void(int64_t, int64_t)>& visit) const {
     const GlobalBox e = global_box_of(g_[v], g_.mesh, coordinates_of(g_.mesh, rank));
     const Shape &whole = g_[v].shape, &part = local_[v].shape;
-    std::vector<int64_t> i(whole.dims().size(), 0);
-    const std::function<void(size_t, int64_t, int64_t)> walk = [&](size_t d, int64_t from,
-                                                                   int64_t to) {
-      if (d == i.size()) return visit(from, to);
-      for (int64_t k = e.begin[d]; k < e.end[d]; ++k)
-        walk(d + 1, from * whole[static_cast<int>(d)] + k,
-             to * part[static_cast<int>(d)] + k - e.begin[d]);
+    const int8_t by_token = g_[v].sharding.place[AxisKind::kContext];
+    const auto ranges = [&](int d) -> std::vector<TokenRange> {
+      if (d == by_token) return token_ranges(g_[v], g_.mesh, e);
+      const auto i = static_cast<size_t>(d);
+      return {{0, e.begin[i], e.end[i] - e.begin[i]}};
+    };
+    const std::function<void(int, int64_t, int64_t)> walk = [&](int d, int64_t from, int64_t to) {
+      if (d == whole.rank()) return visit(from, to);
+      for (const TokenRange& r : ranges(d))
+        for (int64_t k = 0; k < r.count; ++k)
+          walk(d + 1, from * whole[d] + r.first + k, to * part[d] + r.local + k);
     };
     walk(0, 0, 0);
   }

@@ -104,7 +104,20 @@ class LayoutDraw {
         one_of<compile::GemmDType>({compile::GemmDType::kCompute, compile::GemmDType::kFp8});
     r.layout.offload = one_of<std::string>({"none", "none", "activations", "activations:1"});
     if (kinds_) kinds_of_layers(r.model);
+    divide_sequences(r);
     return r;
+  }
+
+  // Chooses how sequences are divided. Draws no numbers, so that other runs stay as they are.
+  static void divide_sequences(compile::CompileRequest& r) {
+    if (r.layout.context == 1) return;
+    const int64_t way = (r.model.layers + r.microbatches) % 3;
+    r.layout.context_balance = way == 1;
+    compile::Layout heads = r.layout;
+    heads.context_method = compile::ContextMethod::kHeads;
+    const bool fits = r.model.heads % compile::head_ranks(heads) == 0;
+    const bool copies = fits && compile::head_copies(r.model, heads) > 1;
+    if (way == 2 && fits && (!copies || compile::can_copy_heads(r))) r.layout = heads;
   }
 
   // Gives Muon to a third of the runs with AdamW that can have it. Draws no numbers, so that other

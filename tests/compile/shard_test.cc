@@ -22,7 +22,9 @@ namespace {
 
 struct Trial {
   model::ModelConfig model;
-  int64_t replica = 1, shard = 1, tensor = 1;
+  int64_t replica = 1, shard = 1, tensor = 1, context = 1;
+  compile::ContextMethod method = compile::ContextMethod::kGather;
+  bool balance = false, documents = false;
   bool sequence_parallel = true, selective = false;
   compile::CompilerOptions options;
   DType type = DType::kF32;
@@ -51,16 +53,20 @@ model::ModelConfig tiny(model::Family family) {
   return m;
 }
 
-int64_t copies_in(const Trial& s) {
+compile::Layout layout_of(const Trial& s) {
   compile::Layout layout;
   layout.tensor = s.tensor;
-  return compile::head_copies(s.model, layout);
+  layout.context = s.context;
+  layout.context_method = s.method;
+  layout.context_balance = s.balance;
+  layout.sequence_parallel = s.sequence_parallel;
+  return layout;
 }
 
+int64_t copies_in(const Trial& s) { return compile::head_copies(s.model, layout_of(s)); }
+
 Mesh mesh_of(const Trial& s) {
-  compile::Layout layout;
-  layout.tensor = s.tensor;
-  Mesh m = compile::mesh_of(layout, copies_in(s));
+  Mesh m = compile::mesh_of(layout_of(s), copies_in(s));
   m[AxisKind::kReplica] = s.replica;
   m[AxisKind::kShard] = s.shard;
   return m;
@@ -69,15 +75,14 @@ Mesh mesh_of(const Trial& s) {
 // As compile() does before it lays anything out.
 Graph built(const Trial& s) {
   const int64_t source = s.model.encoder_layers > 0 ? kTokens : 0;
-  Graph g = model::forward(s.model, {kSequences, kTokens, source, false, copies_in(s)});
+  Graph g = model::forward(s.model, {kSequences, kTokens, source, s.documents, copies_in(s)});
   g.mesh = mesh_of(s);
   if (s.options.cross_entropy == compile::CrossEntropyKind::kUnfused)
     compile::unfuse_cross_entropy(g);
   if (s.options.attention == compile::AttentionKind::kUnfused) compile::materialise_attention(g);
   if (s.type == DType::kBF16) compile::apply_precision(g, compile::Precision::kBf16);
-  compile::Layout layout;
-  layout.sequence_parallel = s.sequence_parallel;
-  compile::shard(g, layout);
+  if (s.context > 1 && s.method == compile::ContextMethod::kGather) compile::gather_keys(g);
+  compile::shard(g, layout_of(s));
   for (const std::string& finding : verify(g)) ADD_FAILURE() << s.name << ": " << finding;
   if (s.options.fuse_bias_gelu) compile::fuse_bias_gelu(g);
   compile::differentiate(g);
@@ -121,6 +126,8 @@ Array contents(const Value& v, int64_t layer, const model::ModelConfig& m) {
       a[i] = i % 5 == 0 ? -100 : id;
     else if (v.role == Role::kPositions)
       a[i] = static_cast<double>(static_cast<int64_t>(i) % kTokens);
+    else if (v.role == Role::kDocuments)
+      a[i] = static_cast<int64_t>(i) % kTokens < 3 ? 0 : 1;
     else if (v.role == Role::kSamples)
       a[i] = static_cast<double>(100 + 7 * i);
     else if (v.name == "step")
@@ -191,7 +198,7 @@ double rounding(Trial alone, const Results& one) {
 
 void expect_equal(const Trial& s) {
   Trial alone = s;
-  alone.replica = alone.shard = alone.tensor = 1;
+  alone.replica = alone.shard = alone.tensor = alone.context = 1;
   const Results one = run(alone, built(alone)), all = run(s, built(s));
   ASSERT_EQ(one.size(), all.size()) << s.name;
   const double bound = s.type == DType::kBF16 ? 2 * rounding(alone, one) : 1e-5;
@@ -340,32 +347,135 @@ TEST(Shard, CopiesOfKeyValueHeads) {
       }
 }
 
+struct ContextWay {
+  compile::ContextMethod method;
+  bool balance;
+};
+constexpr ContextWay kContextWays[] = {{compile::ContextMethod::kGather, false},
+                                       {compile::ContextMethod::kGather, true},
+                                       {compile::ContextMethod::kHeads, false}};
+
+Trial with_context(Trial s, const ContextWay& way, int64_t context, int64_t tensor) {
+  s.method = way.method;
+  s.balance = way.balance;
+  s.context = context;
+  s.tensor = tensor;
+  s.name = fmt::format("{} context {} {}{}, {}", name_of_entry(s.model.family), context,
+                       name_of_entry(way.method), way.balance ? " balanced" : "", text(s));
+  return s;
+}
+
+// Every way to divide the tokens of a sequence, with dropout, whose random numbers are those of one
+// rank, and together with tensor-parallel ranks, which have some of the heads before an all-to-all.
+TEST_P(EveryFamily, ComputesTheSameWithDividedSequences) {
+  if (model::rule_of(GetParam()).has_encoder) GTEST_SKIP() << "not supported with an encoder";
+  for (const ContextWay& way : kContextWays)
+    for (const auto& [context, tensor] : {std::pair<int64_t, int64_t>{4, 1}, {2, 2}}) {
+      Trial s = of(GetParam());
+      s.model.dropout = s.model.attention_dropout = 0.1;
+      s.sequence_parallel = s.selective = tensor > 1;
+      expect_equal(with_context(s, way, context, tensor));
+    }
+}
+
+TEST(Shard, DividedSequencesWithWindowsDocumentsAndCaps) {
+  for (const ContextWay& way : kContextWays) {
+    Trial s = of(model::Family::kLlama);
+    s.model.window = 3;
+    s.documents = true;
+    expect_equal(with_context(s, way, 2, 2));
+    s = of(model::Family::kGemma2);
+    s.model.attention_soft_cap = 0.5;
+    s.shard = 2;
+    expect_equal(with_context(s, way, 2, 1));
+    s = of(model::Family::kGptOss);  // with sinks
+    s.documents = true;
+    expect_equal(with_context(s, way, 2, 2));
+  }
+}
+
+// With an all-to-all, a key/value head is on several ranks if there are fewer of them than ranks.
+TEST(Shard, ExchangedCopiesOfKeyValueHeads) {
+  struct Heads {
+    int64_t heads, kv_heads, context, tensor;
+  };
+  for (const Heads h : {Heads{8, 1, 2, 1}, {8, 2, 4, 1}, {8, 2, 2, 2}, {8, 4, 2, 4}, {12, 4, 2, 3}})
+    for (const bool sp : {false, true}) {
+      Trial s = of(model::Family::kQwen2);
+      s.model.heads = h.heads;
+      s.model.kv_heads = h.kv_heads;
+      s.model.hidden = 8 * h.heads;
+      s.model.feed_forward = 96;
+      s.model.dropout = s.model.attention_dropout = 0.1;
+      s.sequence_parallel = sp && kTokens % (h.context * h.tensor) == 0;
+      s = with_context(s, {compile::ContextMethod::kHeads, false}, h.context, h.tensor);
+      s.name += fmt::format(" {} of {} heads", h.heads, h.kv_heads);
+      expect_equal(s);
+    }
+}
+
 // With any one collective left out, the loss or a gradient is wrong: none is there for nothing, and
 // the comparison above would see it.
+void expect_collectives_matter(const Trial& s) {
+  Graph g = built(s);
+  const Results right = run(s, g);
+  for (Block& b : g.blocks)
+    for (std::vector<Op>* ops : {&b.forward, &b.backward})
+      for (Op& op : *ops) {
+        // The head's forward runs inside its backward.
+        GroupRef* const over = over_of(op.attributes);
+        if (over == nullptr || (b.loss && ops == &b.forward)) continue;
+        if (op.is<Slice>() || op.is<Pad>()) continue;
+        const Op kept = op;
+        *over = GroupRef();
+        double most = 0;
+        for (const auto& [name, wrong] : run(s, g))
+          most = std::max(most, distance(wrong, right.at(name)));
+        EXPECT_GT(most, 1e-3) << text(s) << " " << b.name << " " << op.origin;
+        op = kept;
+      }
+}
+
 TEST(Shard, EveryCollectiveMatters) {
   for (const model::Family f : {model::Family::kGpt2, model::Family::kNeox})
     for (const bool sp : {false, true}) {
       Trial s = of(f);
       s.tensor = 2;
       s.sequence_parallel = sp;
-      Graph g = built(s);
-      const Results right = run(s, g);
-      for (Block& b : g.blocks)
-        for (std::vector<Op>* ops : {&b.forward, &b.backward})
-          for (Op& op : *ops) {
-            // The head's forward runs inside its backward.
-            GroupRef* const over = over_of(op.attributes);
-            if (over == nullptr || (b.loss && ops == &b.forward)) continue;
-            if (op.is<Slice>() || op.is<Pad>()) continue;
-            const Op kept = op;
-            *over = GroupRef();
-            double most = 0;
-            for (const auto& [name, wrong] : run(s, g))
-              most = std::max(most, distance(wrong, right.at(name)));
-            EXPECT_GT(most, 1e-3) << text(s) << " " << b.name << " " << op.origin;
-            op = kept;
-          }
+      expect_collectives_matter(s);
     }
+}
+
+TEST(Shard, EveryCollectiveOfDividedSequencesMatters) {
+  for (const ContextWay& way : kContextWays)
+    expect_collectives_matter(with_context(of(model::Family::kNeox), way, 2, 1));
+}
+
+// Context ranks have the heads of their tensor rank, and with a zigzag cut an early and a late
+// chunk. If attention or a collective has another order of the same parts, a gradient is wrong.
+TEST(Shard, TheOrderOfPartsMatters) {
+  for (const ContextWay& way : {kContextWays[1], kContextWays[2]}) {
+    Trial s = with_context(of(model::Family::kNeox), way, 2, 2);
+    s.model.attention_dropout = 0.2;
+    Graph g = built(s);
+    const Results right = run(s, g);
+    int tried = 0;
+    for (Block& b : g.blocks)
+      for (const Op& op : b.forward) {
+        const GroupRef* const over = over_of(op.attributes);
+        if (!op.is<Attention>() && (over == nullptr || !over->has(AxisKind::kContext))) continue;
+        ContextCut& cut = g[op.inputs[0]].sharding.cut;
+        if (cut == ContextCut::kParts) continue;
+        const ContextCut kept = std::exchange(cut, ContextCut::kParts);
+        double most = 0;
+        for (const auto& [name, wrong] : run(s, g))
+          most = std::max(most, distance(wrong, right.at(name)));
+        EXPECT_GT(most, 1e-3) << s.name << " " << op.origin;
+        cut = kept;
+        ++tried;
+      }
+    EXPECT_EQ(tried, 2) << s.name;
+  }
 }
 
 TEST(Shard, OneRankChangesNothing) {

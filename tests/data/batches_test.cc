@@ -215,5 +215,16 @@ TEST(BatchesTest, RowsCarryDocumentsAndTheEncodersSource) {
   EXPECT_EQ(out.samples, (std::vector<int64_t>{4, 5}));
 }
 
+TEST(CopyPart, TakesOnePartOrTwoChunksOfEachRow) {
+  const std::vector<int32_t> rows = {0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16, 17};
+  std::vector<int32_t> own(8);
+  copy_part(rows, 2, {.index = 1, .count = 2}, own);
+  EXPECT_EQ(own, (std::vector<int32_t>{4, 5, 6, 7, 14, 15, 16, 17}));
+  copy_part(rows, 2, {.index = 1, .count = 2, .zigzag = true}, own);
+  EXPECT_EQ(own, (std::vector<int32_t>{2, 3, 4, 5, 12, 13, 14, 15}));
+  copy_part(rows, 2, {.index = 0, .count = 2, .zigzag = true}, own);
+  EXPECT_EQ(own, (std::vector<int32_t>{0, 1, 6, 7, 10, 11, 16, 17}));
+}
+
 }  // namespace
 }  // namespace tessera::data

@@ -65,5 +65,33 @@ TEST(SegmentName, TellsPhaseAndSubject) {
   EXPECT_EQ(segment_name(Phase::kSumReport, ""), "sum.report");
 }
 
+// Rank 1 of 3 has the chunks 1 and 4 of 6, and in the order of ranks the chunks are 0 5 1 4 2 3.
+TEST(TokenRanges, OfTwoChunksPerRank) {
+  using Ranges = std::vector<TokenRange>;
+  EXPECT_EQ(token_ranges(12, 3, 4, 4), (Ranges{{0, 2, 2}, {2, 8, 2}}));
+  EXPECT_EQ(token_ranges(12, 3, 0, 12),
+            (Ranges{{0, 0, 2}, {2, 10, 2}, {4, 2, 2}, {6, 8, 2}, {8, 4, 2}, {10, 6, 2}}));
+  // Tensor ranks may divide the chunks of a rank unevenly: the second of three has the end of one
+  // and the beginning of the other.
+  EXPECT_EQ(token_ranges(36, 2, 6, 6), (Ranges{{0, 6, 3}, {3, 27, 3}}));
+}
+
+// Context ranks divide tokens outside the tensor ranks, and heads inside them.
+TEST(GlobalBox, NestsContextOutsideOrInsideTensor) {
+  Mesh mesh;
+  mesh[AxisKind::kContext] = mesh[AxisKind::kTensor] = 2;
+  Coordinates at{};
+  at[AxisKind::kContext] = 1;  // and the first tensor rank
+  Value v;
+  v.shape = {1, 8, 8, 4};
+  v.sharding.place[AxisKind::kContext] = v.sharding.place[AxisKind::kTensor] = 1;
+  localise(v, mesh);
+  EXPECT_EQ(global_box_of(v, mesh, at).begin[1], 4);
+  v.sharding.place[AxisKind::kContext] = v.sharding.place[AxisKind::kTensor] = 2;
+  v.sharding.cut = ContextCut::kHeads;
+  localise(v, mesh);
+  EXPECT_EQ(global_box_of(v, mesh, at).begin[2], 2);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -190,6 +190,30 @@ TEST(OpRules, ThreeCountsOfAttentionAreAsCountedByHand) {
   expect("attention_mix_grad", 2 * 60, 2 * 96, 2 * 96);
 }
 
+// 4 of 8 queries on each of two ranks. Of the 36 causal pairs the second half has 26. The chunks 0
+// and 3 of 4 have 3 + 15, and 1 and 2 have 7 + 11. A window of 3 keys leaves 21 pairs: 12 of the
+// second half, 3 + 6 and 6 + 6 of the chunks.
+TEST(OpRules, PairsAreThoseOfTheRankWithTheMost) {
+  const auto pairs = [](ContextCut cut, int64_t window) {
+    ValueVector values;
+    const auto value = [&](Shape shape) {
+      Value v;
+      v.shape = std::move(shape);
+      return values.push_back(std::move(v));
+    };
+    Op op;
+    op.attributes = Attention{.separate_kv = true, .window = window};
+    op.inputs = {value({1, 4, 1, 1, 8}), value({1, 8, 1, 2, 8})};
+    op.outputs = {value({1, 4, 1, 8}), value({1, 1, 4})};
+    values[op.inputs[0]].sharding.cut = cut;
+    return cost_of(op, values).attention.pairs;
+  };
+  EXPECT_EQ(pairs(ContextCut::kParts, 0), 26);
+  EXPECT_EQ(pairs(ContextCut::kZigzag, 0), 18);
+  EXPECT_EQ(pairs(ContextCut::kParts, 3), 12);
+  EXPECT_EQ(pairs(ContextCut::kZigzag, 3), 12);
+}
+
 TEST(OpRules, BytesThatReallyMoveAreAsCountedByHand) {
   constexpr double kRows = 2 * 4 * 16;  // looked up in a table of bf16
   EXPECT_EQ(cost_named("embedding").moved_bytes, 2 * kRows * 2);

@@ -181,6 +181,20 @@ class NcclCommunicator : public Communicator {
     gather(part, whole, share);
     return over();
   }
+  Ticket all_to_all(const TensorView& in, const TensorView& out) override {
+    CHECK(in.elements() % size() == 0 && out.bytes() == in.bytes(),
+          "all_to_all of {} to {} elements among {} ranks", in.elements(), out.elements(), size());
+    const int64_t bytes = in.bytes() / size();
+    const auto chunk = [&](const TensorView& x, int64_t r) {
+      return x.as<std::byte>() + r * bytes;
+    };
+    together([&](int64_t peer) {
+      give(chunk(in, peer), bytes, peer);
+      take(chunk(out, peer), bytes, peer);
+    });
+    copy_in_stream(stream_, chunk(out, rank()), chunk(in, rank()), bytes);
+    return over();
+  }
   Ticket send(const TensorView& x, int64_t peer) override {
     give(x.data, x.bytes(), peer);
     return over();

@@ -1,6 +1,7 @@
 // Chooses the signature of one op on one mesh axis, greedily and from its operands alone, by these
 // rules in order:
 //
+//   0. attention that has all keys of its tokens is divided by head over kContext;
 //   1. a weight that the model divides or shares decides;
 //   2. a split that an operand already has is kept, the one with the fewest conversions;
 //   3. partial sums pass through ops that are linear in them;
@@ -93,11 +94,22 @@ int8_t DefaultPlaces::of(const Value& v, AxisKind axis) const {
   return divides && hidden ? int8_t{1} : int8_t{kReplicated};
 }
 
+bool divides_heads(const Op& op) {
+  const Attention* const a = op.if_as<Attention>();
+  return a != nullptr && !a->separate_kv;
+}
+
 Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home,
                            AxisKind axis) {
   const ShardingRule rule = rule_of(op.kind()).sharding(op, values);
+  constexpr char kHeadLabel = 'k';
+  if (axis == AxisKind::kContext && divides_heads(op)) return split_signature(rule, kHeadLabel);
   std::vector<int8_t> places;
-  for (const ValueId v : op.inputs) places.push_back(values[v].sharding.place[axis]);
+  for (const ValueId v : op.inputs) {
+    const Sharding& s = values[v].sharding;
+    const bool by_heads = axis == AxisKind::kContext && s.cut == ContextCut::kHeads;
+    places.push_back(by_heads ? home.of(values[v], axis) : s.place[axis]);
+  }
   for (size_t i = 0; i < places.size(); ++i) {
     if (values[op.inputs[i]].role != Role::kWeight) continue;
     if (places[i] == kShared)

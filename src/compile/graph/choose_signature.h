@@ -1,5 +1,7 @@
 // Chooses the signature of an op on one mesh axis from the placements of its inputs, by these rules
 // in order:
+//   0. over kContext, attention that divides_heads() is split by head; for any other op, values
+//      split by head are converted to their home sharding
 //   1. a weight that is divided, or declared shared, decides
 //   2. the split of the first divided input is kept if a signature can keep it (among several
 //      signatures, the one with the fewest conversions); an input whose split no signature can keep
@@ -23,9 +25,14 @@ constexpr int8_t kFree = -8;
 struct DefaultPlaces {
   int64_t sequences, tokens, source;
   bool sequence_parallel;
+  ContextCut cut = ContextCut::kParts;  // how kContext divides tokens
 
   int8_t of(const Value& v, AxisKind axis) const;
 };
+
+// Returns true for attention whose keys are packed with its queries: context-parallel ranks divide
+// its heads, since a query needs the keys of all tokens.
+bool divides_heads(const Op& op);
 
 Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home,
                            AxisKind axis);

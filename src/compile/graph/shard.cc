@@ -25,6 +25,19 @@ struct PlannedOp {
   std::vector<Sharding> wanted;
 };
 
+void set_cut(Sharding& s, ContextCut cut) {
+  s.cut = s.place[AxisKind::kContext] >= 0 ? cut : ContextCut::kParts;
+}
+
+// Returns true if the conversion gives a rank its heads of a weight, such as sinks, that all
+// context-parallel ranks have.
+bool is_slice_of_heads(Sharding from, const Sharding& to) {
+  if (from.place[AxisKind::kContext] != kShared || to.cut != ContextCut::kHeads) return false;
+  from.place[AxisKind::kContext] = to.place[AxisKind::kContext];
+  from.cut = to.cut;
+  return from == to;
+}
+
 void insert_conversions(Graph& graph, Block& block, std::vector<PlannedOp>& plans,
                         const DefaultPlaces& home, uint8_t per) {
   std::vector<Op> ops;
@@ -32,7 +45,7 @@ void insert_conversions(Graph& graph, Block& block, std::vector<PlannedOp>& plan
   std::map<std::pair<ValueId, EnumArray<AxisKind, int8_t>>, ValueId> made;
   const auto at_places = [&](ValueId v, const Sharding& wanted) {
     if (graph[v].sharding == wanted) return v;
-    CHECK(graph[v].role != Role::kWeight,
+    CHECK(graph[v].role != Role::kWeight || is_slice_of_heads(graph[v].sharding, wanted),
           "{} is used in two shardings: declare the axis that divides it", graph[v].name);
     const auto [entry, is_new] = made.try_emplace({v, wanted.place}, kNone);
     if (is_new) entry->second = b.convert(v, wanted);
@@ -47,6 +60,7 @@ void insert_conversions(Graph& graph, Block& block, std::vector<PlannedOp>& plan
     Sharding wanted = graph[block.output].sharding;
     for (const AxisKind a : divided_axes(graph.mesh))
       wanted.place[a] = home.of(graph[block.output], a);
+    set_cut(wanted, home.cut);
     // The block's output is converted to its home sharding, so the next block can be compiled
     // without knowledge of this one. The roles are exchanged: the converted value becomes the
     // hidden states.
@@ -64,7 +78,8 @@ class Sharder {
  public:
   Sharder(Graph& graph, const Layout& layout)
       : g_(graph),
-        home_{graph.sequences, graph.tokens, graph.encoder_tokens, layout.sequence_parallel},
+        home_{graph.sequences, graph.tokens, graph.encoder_tokens, layout.sequence_parallel,
+              layout.context_balance ? ContextCut::kZigzag : ContextCut::kParts},
         axes_(divided_axes(graph.mesh)) {}
 
   void run() {
@@ -136,10 +151,13 @@ void Sharder::place_inputs() {
       if (a == AxisKind::kContext && is_divided_by_token(v)) p = 1;
       if (v.role == Role::kReport) p = kPartial;
     }
+    set_cut(v.sharding, home_.cut);
   }
-  for (const Block& b : g_.blocks)
-    for (const AxisKind a : axes_)
-      if (b.input != kNone) place(b.input, a) = home_.of(g_[b.input], a);
+  for (const Block& b : g_.blocks) {
+    if (b.input == kNone) continue;
+    for (const AxisKind a : axes_) place(b.input, a) = home_.of(g_[b.input], a);
+    set_cut(g_[b.input].sharding, home_.cut);
+  }
 }
 
 void Sharder::plan(Op op, std::vector<PlannedOp>& plans) {
@@ -154,6 +172,9 @@ void Sharder::plan(Op op, std::vector<PlannedOp>& plans) {
     for (size_t i = 0; i < s.outputs.size(); ++i)
       if (g_[p.op.outputs[i]].role != Role::kReport) place(p.op.outputs[i], a) = s.outputs[i];
   }
+  const ContextCut cut = divides_heads(p.op) ? ContextCut::kHeads : home_.cut;
+  for (Sharding& s : p.wanted) set_cut(s, cut);
+  for (const ValueId v : p.op.outputs) set_cut(g_[v].sharding, cut);
   plans.push_back(std::move(p));
 }
 
@@ -214,7 +235,8 @@ void Sharder::settle_weights() {
 }  // namespace
 
 void shard(Graph& graph, const Layout& layout) {
-  if (graph.mesh[AxisKind::kTensor] > 1) divide_cross_entropy(graph);
+  if (graph.mesh[AxisKind::kTensor] * graph.mesh[AxisKind::kTensorKv] > 1)
+    divide_cross_entropy(graph);
   Sharder(graph, layout).run();
 }
 

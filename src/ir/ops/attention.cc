@@ -173,8 +173,12 @@ void gradient(Gradients& g, const Op& op) {
   g.add(op.inputs[0], out[0]);
   if (kv != kNone) g.add(kv, out[1]);
   if (sinks == kNone) return;
-  g.builder().emit(AttentionSinksGrad{}, op.origin, {sinks, op.outputs[0], op.outputs[1], dy},
-                   {g.weight(sinks)});
+  // Sinks are a weight, or this rank's heads of it.
+  in = {sinks, op.outputs[0], op.outputs[1], dy};
+  if (g[sinks].role == Role::kWeight)
+    g.builder().emit(AttentionSinksGrad{}, op.origin, in, {g.weight(sinks)});
+  else
+    g.add(sinks, g.builder().emit_one(AttentionSinksGrad{}, op.origin, in));
 }
 
 // Per visible pair of query and key, `by_keys` GEMMs do 2 D operations each, `by_values` 2 V each.
@@ -204,13 +208,32 @@ double last_causal_pairs(int64_t t, int64_t s, int64_t window) {
          causal_pairs(static_cast<double>(s - t), window);
 }
 
+// Returns the most pairs of a rank that has the chunks r and 2C - 1 - r of s tokens, t in all.
+double zigzag_causal_pairs(int64_t t, int64_t s, int64_t window) {
+  const int64_t chunk = t / 2, chunks = s / chunk;
+  const auto of_chunk = [&](int64_t k) {
+    return last_causal_pairs(chunk, (k + 1) * chunk, window);
+  };
+  double most = 0;
+  for (int64_t k = 0; k < chunks / 2; ++k)
+    most = std::max(most, of_chunk(k) + of_chunk(chunks - 1 - k));
+  return most;
+}
+
+// Returns the pairs of the rank that has the most, with t of the s tokens of a sequence.
+double most_causal_pairs(const Value& queries, int64_t s, int64_t window) {
+  const int64_t t = queries.shape[1];
+  if (queries.sharding.cut == ContextCut::kZigzag) return zigzag_causal_pairs(t, s, window);
+  return last_causal_pairs(t, s, window);
+}
+
 // Returns the visible pairs of query and key. `kv` has the keys if they are an operand of their
 // own.
 double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
   const Shape &q = values[op.inputs[0]].shape, out = out_shape(a, q);
   const int64_t t = out[1], s = values[kv == kNone ? op.inputs[0] : kv].shape[1];
   const auto heads = static_cast<double>(out[0] * out[2]);
-  if (!a.non_causal) return heads * last_causal_pairs(t, s, a.window);
+  if (!a.non_causal) return heads * most_causal_pairs(values[op.inputs[0]], s, a.window);
   return heads * static_cast<double>(t) * static_cast<double>(s);
 }
 
@@ -222,9 +245,9 @@ void count_pairs(Flops& flops, const Op& op, ValueSpan values, const Attention& 
   const int64_t t = values[op.inputs[0]].shape[1];
   const int64_t s = values[kv == kNone ? op.inputs[0] : kv].shape[1];
   const auto queries = static_cast<double>(t), keys = static_cast<double>(s);
-  const double last = last_causal_pairs(t, s, a.window);
-  flops.square *= queries * keys / last;
-  flops.model *= causal_pairs(keys, a.window) * queries / keys / last;
+  const double most = most_causal_pairs(values[op.inputs[0]], s, a.window);
+  flops.square *= queries * keys / most;
+  flops.model *= causal_pairs(keys, a.window) * queries / keys / most;
 }
 
 Cost cost(const Op& op, ValueSpan values) {

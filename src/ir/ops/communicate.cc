@@ -27,7 +27,11 @@ std::vector<OutputSpec> infer_receive(const Op& op, const Inputs& in) {
 void gradient(Gradients& g, const Op& op) {
   const ValueId x = op.inputs[0], dy = g.of(op.outputs[0]);
   if (dy == kNone || !g.wanted(x)) return;
-  g.add(x, g.builder().convert(dy, dual(g[x].sharding)));
+  const ValueId dx = g.builder().convert(dy, dual(g[x].sharding));
+  if (g[x].role == Role::kWeight)
+    g.builder().emit(Accumulate{}, op.origin, {dx}, {g.weight(x)});
+  else
+    g.add(x, dx);
 }
 
 // Conversions are checked by verify_sharding, not against signatures, so no label is a split.
@@ -109,6 +113,11 @@ const OpRule AllGather::rule = {.infer = infer,
                                 .gradient = gradient,
                                 .repeat = Repeat::kAttention,
                                 .effects = {.converts = true, .comm = CommKind::kAllGather}};
+const OpRule AllToAll::rule = {.infer = infer,
+                               .sharding = any,
+                               .gradient = gradient,
+                               .repeat = Repeat::kAttention,
+                               .effects = {.converts = true, .comm = CommKind::kAllToAll}};
 const OpRule Slice::rule = {.infer = infer,
                             .sharding = any,
                             .gradient = gradient,

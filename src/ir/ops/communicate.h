@@ -71,6 +71,23 @@ struct AllGather {
   bool operator==(const AllGather&) const = default;
 };
 
+// split along `from` → split along `to`: each rank sends every other rank its part along `to`. Both
+// dimensions are multiples of the number of ranks.
+struct AllToAll {
+  static constexpr std::string_view kName = "all_to_all";
+  enum In { kX };
+  enum Out { kY };
+  GroupRef over = {};
+  int64_t from = 0, to = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("over", self.over, Print::kAlways);
+    visit("from", self.from, Print::kAlways, kDimension);
+    visit("to", self.to, Print::kAlways, kDimension);
+  }
+  static const OpRule rule;
+  bool operator==(const AllToAll&) const = default;
+};
+
 // whole → this rank's own shard along `dim`; no communication
 struct Slice {
   static constexpr std::string_view kName = "slice";

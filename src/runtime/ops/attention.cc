@@ -1,5 +1,7 @@
 // Bindings of attention and its gradient. They use the prepared kernel (cuDNN or our own) if there
 // is one, else the kernel of the table.
+#include <utility>
+
 #include "kernels/gpu_attention.h"
 #include "runtime/binding.h"
 #include "runtime/ops/arguments.h"
@@ -62,8 +64,138 @@ void run_sinks_grad(const BoundOp& b) {
                                b.op->as<AttentionSinksGrad>().by_head});
 }
 
+// ---- Queries that are two ranges of a sequence (ContextCut::kZigzag). A kernel computes one range
+// of one sample, so it runs once for each. The workspace has the log-sum-exps of a range, which are
+// not contiguous in the operand; the terms that a range adds to the gradient of keys and values;
+// and the workspace of the kernel:   [ lse | d_kv | kernel ]
+
+bool is_zigzag(const BoundOp& b) {
+  return b.values[b.op->inputs[0]].sharding.cut == ContextCut::kZigzag;
+}
+
+// Returns one sample of [B, …]; an operand that the op does not have stays empty. Shapes may come
+// without memory.
+TensorView sample_of(const TensorView& x, int64_t sample) {
+  if (x.shape.rank() == 0) return x;
+  const int64_t n = x.elements() / x.shape[0];
+  std::vector<int64_t> dims = x.shape.dims();
+  dims[0] = 1;
+  return {x.at(sample * n), x.dtype, Shape(dims)};
+}
+
+// Returns a range of the tokens of one sample of [B, T, …].
+TensorView tokens_of(const TensorView& x, int64_t sample, const TokenRange& r) {
+  std::vector<int64_t> dims = x.shape.dims();
+  const int64_t token = x.shape.product(2, x.shape.rank());
+  const int64_t first = (sample * dims[1] + r.local) * token;
+  dims[0] = 1;
+  dims[1] = r.count;
+  return {x.at(first), x.dtype, Shape(dims)};
+}
+
+// The parts of the workspace, for ranges of half of the tokens of a rank.
+struct RangeWorkspace {
+  int64_t lse_bytes, kv_bytes;
+  int64_t bytes() const { return lse_bytes + kv_bytes; }
+};
+RangeWorkspace range_workspace(const TensorView& lse, const TensorView& d_kv) {
+  constexpr int64_t kAligned = 64;
+  const auto aligned = [](int64_t n) { return (n + kAligned - 1) / kAligned * kAligned; };
+  const bool gradient = d_kv.shape.rank() > 0;
+  return {aligned(lse.bytes() / lse.shape[0] / 2),
+          gradient ? aligned(d_kv.bytes() / d_kv.shape[0]) : 0};
+}
+
+// Returns the arguments for one range of one sample.
+template <class Args>
+Args of_range(const BoundOp& b, const Args& all, int64_t sample, const TokenRange& r) {
+  Args a = all;
+  a.qkv = tokens_of(all.qkv, sample, r);
+  a.out = tokens_of(all.out, sample, r);
+  a.lse = {b.launch.workspace, all.lse.dtype, {1, all.lse.shape[1], r.count}};
+  a.kv = sample_of(all.kv, sample);
+  a.scope.documents = sample_of(all.scope.documents, sample);
+  a.scope.first_query = a.dropout.first_query = r.first;
+  a.dropout.samples = sample_of(all.dropout.samples, sample);
+  if constexpr (requires { a.d_qkv; }) {
+    a.d_out = tokens_of(all.d_out, sample, r);
+    a.d_qkv = tokens_of(all.d_qkv, sample, r);
+    a.d_kv = sample_of(all.d_kv, sample);
+  }
+  return a;
+}
+
+// Returns the copy of a range's log-sum-exps from [B, H, T] to the workspace.
+kernels::CopyRowsArgs lse_rows(const BoundOp& b, const TensorView& lse, int64_t sample,
+                               const TokenRange& r) {
+  const int64_t heads = lse.shape[1], tokens = lse.shape[2], element = size_of(lse.dtype);
+  return {.to = b.launch.workspace,
+          .to_pitch = r.count * element,
+          .from = lse.at(sample * heads * tokens + r.local),
+          .from_pitch = tokens * element,
+          .bytes = r.count * element,
+          .rows = heads};
+}
+
+// Calls f(sample, range, index of the range) for all ranges of queries.
+template <class F>
+void each_range(const BoundOp& b, int64_t samples, const F& f) {
+  const ValueId qkv = b.op->inputs[0];
+  const std::vector<TokenRange> ranges =
+      token_ranges(b.values[qkv], b.position->mesh, b.extents(qkv));
+  for (int64_t sample = 0; sample < samples; ++sample)
+    for (size_t i = 0; i < ranges.size(); ++i) f(sample, ranges[i], i);
+}
+
+template <class Args>
+void run_range(const BoundOp& b, const RangeWorkspace& own, const Args& args) {
+  kernels::Launch launch = b.launch;
+  launch.workspace = b.launch.room<std::byte>(own.bytes());
+  b.kernels->of<Args>().run(launch, args);
+}
+
+void run_ranges(const BoundOp& b, const kernels::AttentionArgs& all) {
+  const RangeWorkspace own = range_workspace(all.lse, {});
+  each_range(b, all.qkv.shape[0], [&](int64_t sample, const TokenRange& r, size_t) {
+    run_range(b, own, of_range(b, all, sample, r));
+    kernels::CopyRowsArgs c = lse_rows(b, all.lse, sample, r);
+    c.from = std::exchange(c.to, all.lse.at(sample * c.rows * all.lse.shape[2] + r.local));
+    std::swap(c.to_pitch, c.from_pitch);
+    b.run(c);
+  });
+}
+
+// The first range of a sample writes the gradient of keys and values, later ones add to it.
+void run_ranges(const BoundOp& b, const kernels::AttentionGradArgs& all) {
+  const RangeWorkspace own = range_workspace(all.lse, all.d_kv);
+  each_range(b, all.qkv.shape[0], [&](int64_t sample, const TokenRange& r, size_t index) {
+    b.run(lse_rows(b, all.lse, sample, r));
+    kernels::AttentionGradArgs a = of_range(b, all, sample, r);
+    const TensorView sum = a.d_kv;
+    if (index > 0) a.d_kv.data = b.launch.room<std::byte>(own.lse_bytes);
+    run_range(b, own, a);
+    if (index == 0) return;
+    const int64_t columns = sum.shape[-1];
+    kernels::SumArgs add;
+    add.terms = {as_rows(sum, columns), as_rows(a.d_kv, columns)};
+    add.out = as_rows(sum, columns);
+    b.run(add);
+  });
+}
+
+// Returns the workspace, from the shapes of a range.
+template <class Args>
+int64_t ranges_workspace(const BoundOp& b, const Args& all) {
+  TensorView d_kv;
+  if constexpr (requires { all.d_kv; }) d_kv = all.d_kv;
+  const TokenRange half = {0, 0, all.qkv.shape[1] / 2};
+  const RangeWorkspace own = range_workspace(all.lse, d_kv);
+  return own.bytes() + b.workspace_bytes(of_range(b, all, 0, half));
+}
+
 template <auto kArgs>
 void run(const BoundOp& b) {
+  if (is_zigzag(b)) return run_ranges(b, kArgs(b));
   if (const auto* const prepared = static_cast<const kernels::GpuAttention*>(b.prepared))
     prepared->run(b.launch, kArgs(b));
   else
@@ -72,6 +204,7 @@ void run(const BoundOp& b) {
 
 template <auto kArgs>
 int64_t workspace(const BoundOp& b) {
+  if (is_zigzag(b)) return ranges_workspace(b, kArgs(b));
   return b.prepared ? b.prepared->workspace_bytes() : b.workspace_bytes(kArgs(b));
 }
 

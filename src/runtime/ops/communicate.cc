@@ -6,6 +6,9 @@
 //   whole     [ o0: r0 r1 r2 | o1: r0 r1 r2 ]       r: rows of that rank
 //   packed    [ r0: o0 o1 | r1: o0 o1 | r2: o0 o1 ]
 //
+// An all-to-all packs its chunks into its output, receives those of other ranks in the workspace,
+// and unpacks them into the output.
+//
 // If a reduction uses another dtype than the value, the terms are cast into the workspace first
 // ("staged").
 #include <algorithm>
@@ -52,7 +55,24 @@ Cut cut(const Op& op, const Shape& whole, int64_t extent) {
 struct Sides {
   TensorView whole, part;
   Cut cut;
+  bool zigzag = false;  // the rows of a shard are two chunks of the whole (ContextCut)
+  // Returns true if the shards are ranges of the whole, in the order of ranks.
+  bool are_in_place() const { return cut.outer == 1 && !zigzag; }
 };
+
+// Returns true if ranks have two chunks of the tokens along which the collective runs.
+bool is_zigzag(const BoundOp& b) {
+  const Value& part = b.values[gathers(*b.op) ? b.op->inputs[0] : b.op->outputs[0]];
+  return part.sharding.cut == ContextCut::kZigzag &&
+         over_of(b.op->attributes)->has(AxisKind::kContext);
+}
+
+// Returns the ranges of rows that shard k consists of.
+std::vector<TokenRange> rows_of_shard(const BoundOp& b, const Sides& s, int64_t k) {
+  if (!s.zigzag) return {{0, k * s.cut.extent, s.cut.rows(k)}};
+  return token_ranges(s.cut.n, b.position->mesh[AxisKind::kContext], k * s.cut.extent,
+                      s.cut.rows(k));
+}
 
 Sides sides_of(const BoundOp& b) {
   Sides s;
@@ -60,6 +80,7 @@ Sides sides_of(const BoundOp& b) {
   s.part = gathers(*b.op) ? b.inputs[0] : b.outputs[0];
   const int dim = dim_of(*b.op);
   const int64_t size = b.channel->size();
+  s.zigzag = is_zigzag(b);
   s.cut = cut(*b.op, s.whole.shape,
               in_place(*b.op) ? divide(s.whole.shape[dim], size) : s.part.shape[dim]);
   CHECK(s.cut.extent * size >= s.cut.n, "{}: {} shards of {} do not cover {}", b.op->origin, size,
@@ -80,32 +101,33 @@ TensorView packed(const BoundOp& b, const Sides& s) {
   return {b.launch.workspace, s.whole.dtype, Shape{s.cut.parts() * s.cut.part_elements()}};
 }
 
-// Returns the copy of shard k from the whole value to its packed position.
-kernels::CopyRowsArgs packing(const BoundOp& b, const Sides& s, int64_t k) {
+// Returns the copy of some rows of shard k from the whole value to their packed position.
+kernels::CopyRowsArgs packing(const BoundOp& b, const Sides& s, int64_t k, const TokenRange& rows) {
   const Cut& c = s.cut;
   const int64_t row = c.inner * size_of(s.whole.dtype);
-  return {.to = b.launch.room<std::byte>(k * c.outer * c.extent * row),
+  return {.to = b.launch.room<std::byte>((k * c.outer * c.extent + rows.local) * row),
           .to_pitch = c.extent * row,
-          .from = s.whole.as<std::byte>() + k * c.extent * row,
+          .from = s.whole.as<std::byte>() + rows.first * row,
           .from_pitch = c.n * row,
-          .bytes = c.rows(k) * row,
+          .bytes = rows.count * row,
           .rows = c.outer};
 }
 
 void pack_parts(const BoundOp& b, const Sides& s) {
   if (s.cut.parts() * s.cut.extent > s.cut.n) b.run(kernels::ClearArgs{packed(b, s)});  // padding
-  for (int64_t k = 0; k < s.cut.parts(); ++k) b.run(packing(b, s, k));
+  for (int64_t k = 0; k < s.cut.parts(); ++k)
+    for (const TokenRange& rows : rows_of_shard(b, s, k)) b.run(packing(b, s, k, rows));
 }
 
 void unpack_parts(const BoundOp& b, const Sides& s) {
-  for (int64_t k = 0; k < s.cut.parts(); ++k) {
-    kernels::CopyRowsArgs c = packing(b, s, k);
-    const void* const part = c.to;
-    c.to = s.whole.as<std::byte>() + k * c.to_pitch;
-    c.from = part;
-    std::swap(c.to_pitch, c.from_pitch);
-    b.run(c);
-  }
+  for (int64_t k = 0; k < s.cut.parts(); ++k)
+    for (const TokenRange& rows : rows_of_shard(b, s, k)) {
+      kernels::CopyRowsArgs c = packing(b, s, k, rows);
+      c.from =
+          std::exchange(c.to, s.whole.as<std::byte>() + (c.to_pitch / s.cut.extent) * rows.first);
+      std::swap(c.to_pitch, c.from_pitch);
+      b.run(c);
+    }
 }
 
 comm::Reduction reduction_of(const Op& op) {
@@ -126,7 +148,7 @@ bool adds(const BoundOp& b) {
 
 comm::Ticket start_gather(const BoundOp& b) {
   const Sides s = sides_of(b);
-  if (s.cut.outer == 1) return b.channel->all_gather(s.part, s.whole, s.cut.part_elements());
+  if (s.are_in_place()) return b.channel->all_gather(s.part, s.whole, s.cut.part_elements());
   return b.channel->all_gather(flat(s.part), packed(b, s), s.cut.part_elements());
 }
 
@@ -146,7 +168,7 @@ comm::Ticket start_scatter(const BoundOp& b) {
     return b.channel->reduce_scatter(terms, part(flat(s.part), piece.first, piece.last),
                                      {n, how.reduction, how.add});
   }
-  if (s.cut.outer == 1) return b.channel->reduce_scatter(s.whole, s.part, how);
+  if (s.are_in_place()) return b.channel->reduce_scatter(s.whole, s.part, how);
   pack_parts(b, s);
   return b.channel->reduce_scatter(packed(b, s), flat(s.part), how);
 }
@@ -168,7 +190,7 @@ comm::Ticket start_sum(const BoundOp& b) {
 
 void finish_gather(const BoundOp& b) {
   const Sides s = sides_of(b);
-  if (s.cut.outer > 1) unpack_parts(b, s);
+  if (!s.are_in_place()) unpack_parts(b, s);
 }
 
 void finish_sum(const BoundOp& b) {
@@ -176,6 +198,67 @@ void finish_sum(const BoundOp& b) {
   const TensorView out = own_piece(b, b.outputs[0]);
   b.run(kernels::CastArgs{staged(b, out.elements()), out});
 }
+
+// An all-to-all of a value whose dimension `from` is divided before, and `to` after it. Chunk k
+// consists of this rank's rows of `from` and of rank k's rows of `to`.
+struct Exchange {
+  int64_t ranks = 1;
+  // Rows of one chunk in the operand: the pitch between them, and the bytes of each.
+  struct Rows {
+    int64_t count, pitch, bytes;
+  };
+  Rows in, out;
+};
+
+// Returns the rows of a chunk in an operand whose dimension `d` contains the chunks of all ranks.
+Exchange::Rows rows_of(const Shape& all, int64_t d, int64_t ranks, DType type) {
+  const int dim = static_cast<int>(d);
+  const int64_t pitch = all.product(dim, all.rank()) * size_of(type);
+  return {all.product(0, dim), pitch, pitch / ranks};
+}
+
+Exchange exchange_of(const BoundOp& b) {
+  const AllToAll& a = b.op->as<AllToAll>();
+  const TensorView &in = b.inputs[0], &out = b.outputs[0];
+  const int64_t n = b.channel->size();
+  CHECK(in.shape[static_cast<int>(a.to)] % n == 0 && in.bytes() == out.bytes(),
+        "{}: {} to {} among {} ranks", b.op->origin, to_string(in.shape), to_string(out.shape), n);
+  return {n, rows_of(in.shape, a.to, n, in.dtype), rows_of(out.shape, a.from, n, out.dtype)};
+}
+
+// Returns the chunks, one after the other, in memory that starts at `data`.
+TensorView chunks_at(const BoundOp& b, void* data) {
+  return {data, b.inputs[0].dtype, Shape{b.inputs[0].elements()}};
+}
+
+comm::Ticket start_exchange(const BoundOp& b) {
+  const Exchange e = exchange_of(b);
+  const TensorView& out = b.outputs[0];
+  const int64_t chunk = out.bytes() / e.ranks;
+  for (int64_t k = 0; k < e.ranks; ++k)
+    b.run(kernels::CopyRowsArgs{.to = out.as<std::byte>() + k * chunk,
+                                .to_pitch = e.in.bytes,
+                                .from = b.inputs[0].as<std::byte>() + k * e.in.bytes,
+                                .from_pitch = e.in.pitch,
+                                .bytes = e.in.bytes,
+                                .rows = e.in.count});
+  return b.channel->all_to_all(chunks_at(b, out.data), chunks_at(b, b.launch.workspace));
+}
+
+void finish_exchange(const BoundOp& b) {
+  const Exchange e = exchange_of(b);
+  const TensorView& out = b.outputs[0];
+  const int64_t chunk = out.bytes() / e.ranks;
+  for (int64_t k = 0; k < e.ranks; ++k)
+    b.run(kernels::CopyRowsArgs{.to = out.as<std::byte>() + k * e.out.bytes,
+                                .to_pitch = e.out.pitch,
+                                .from = b.launch.room<std::byte>(k * chunk),
+                                .from_pitch = e.out.bytes,
+                                .bytes = e.out.bytes,
+                                .rows = e.out.count});
+}
+
+int64_t exchange_workspace(const BoundOp& b) { return b.outputs[0].bytes(); }
 
 comm::Ticket start_send(const BoundOp& b) { return b.channel->send(b.inputs[0], b.peer); }
 comm::Ticket start_receive(const BoundOp& b) { return b.channel->receive(b.outputs[0], b.peer); }
@@ -188,7 +271,8 @@ int64_t workspace(const BoundOp& b) {
   const Shape& whole = (gathers(op) ? b.outputs[0] : b.inputs[0]).shape;
   const Shape& part = (gathers(op) ? b.inputs[0] : b.outputs[0]).shape;
   const Cut c = cut(op, whole, part[dim_of(op)]);
-  return c.outer == 1 ? 0 : c.parts() * c.part_elements() * size_of(b.inputs[0].dtype);
+  return c.outer == 1 && !is_zigzag(b) ? 0
+                                       : c.parts() * c.part_elements() * size_of(b.inputs[0].dtype);
 }
 
 }  // namespace
@@ -206,6 +290,12 @@ const Binding& binding_for<ReduceScatter>() {
 template <>
 const Binding& binding_for<AllGather>() {
   static constexpr Binding kBinding = {nullptr, workspace, start_gather, finish_gather};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<AllToAll>() {
+  static constexpr Binding kBinding = {nullptr, exchange_workspace, start_exchange,
+                                       finish_exchange};
   return kBinding;
 }
 template <>

@@ -35,6 +35,33 @@ kernels::DropoutArgs args(const BoundOp& b) {
           b.out(Dropout::kMask)};
 }
 
+// Returns the part of [B, R, F] that has rows [first, first + n) of a sample.
+TensorView rows_of(const TensorView& x, int64_t sample, int64_t first, int64_t n) {
+  if (!x) return x;
+  return {x.at((sample * x.shape[1] + first) * x.shape[2]), x.dtype, {1, n, x.shape[2]}};
+}
+
+// Runs the kernel once for all rows, or for each range of consecutive tokens.
+void run(const BoundOp& b) {
+  const kernels::DropoutArgs all = args(b);
+  const Value& v = b.values[b.op->inputs[Dropout::kX]];
+  if (v.sharding.cut != ContextCut::kZigzag) return b.run(all);
+  const int64_t token = b.in(Dropout::kX).shape.product(2, -1 + v.shape.rank());
+  for (const TokenRange& r : token_ranges(v, b.position->mesh, b.extents(b.op->inputs[0])))
+    for (int64_t sample = 0; sample < all.x.shape[0]; ++sample) {
+      const auto rows = [&](const TensorView& x) {
+        return rows_of(x, sample, r.local * token, r.count * token);
+      };
+      kernels::DropoutArgs one = all;
+      one.x = rows(all.x);
+      one.y = rows(all.y);
+      one.mask = rows(all.mask);
+      one.samples = {all.samples.at(sample), all.samples.dtype, {1}};
+      one.window.first_row = r.first * token;
+      b.run(one);
+    }
+}
+
 kernels::DropoutGradArgs grad_args(const BoundOp& b) {
   return {b.in(DropoutGrad::kDy), b.in(DropoutGrad::kMask),
           static_cast<float>(b.op->as<DropoutGrad>().p), b.out(DropoutGrad::kDx)};
@@ -44,7 +71,7 @@ kernels::DropoutGradArgs grad_args(const BoundOp& b) {
 
 template <>
 const Binding& binding_for<Dropout>() {
-  static constexpr Binding kBinding = kernel<args>();
+  static constexpr Binding kBinding = {run, workspace_of<args>};
   return kBinding;
 }
 template <>
