@@ -80,6 +80,11 @@ void check_policies(const RunConfig& run, KeyErrors& errors) {
   check_average(run, errors);
   check_mup(run, errors);
   const compile::Layout& l = run.layout;
+  if (run.model.mtp_depth > 0 && (l.pipeline > 1 || l.context > 1 || l.expert > 1))
+    errors.add("model.mtp_depth",
+               "= {} is not supported with layout.pipeline, layout.context or layout.expert above "
+               "1. Set them to 1, or mtp_depth to 0.",
+               run.model.mtp_depth);
   if (!is_recomputation(l.recompute, run.model.all_layers()))
     errors.add(
         "layout.recompute",

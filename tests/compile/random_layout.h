@@ -130,6 +130,7 @@ class LayoutDraw {
   static void predict_ahead(compile::CompileRequest& r) {
     if (!model::rule_of(r.model.family).predicts_ahead) return;
     if ((r.sequences + r.microbatches + r.model.layers) % 4 != 0) return;
+    if (r.layout.pipeline > 1 || r.layout.context > 1 || r.layout.expert > 1) return;
     r.model.mtp_depth = r.model.layers % 2 + 1;
     r.loss.mtp_weight = 0.3;
   }
