@@ -2,6 +2,7 @@
 // each factor is where it belongs.
 #include "compile/compile.h"
 #include "compile/graph/graph_passes.h"
+#include "config/layout_section.h"
 #include "model/forward.h"
 #include "tests/train/tiny_run.h"
 
@@ -97,7 +98,8 @@ TEST(Mup, RejectsOptimizersWithoutRules) {
     config::RunConfig c = tiny(model::Family::kLlama);
     c.model.mup.base = 16;
     c.optimizer.kind = kind;
-    const KeyErrors errors = config::errors_of(c);
+    KeyErrors errors;
+    config::check_policies(c, errors);
     bool named = false;
     for (const KeyError& e : errors.list()) named = named || e.path == "model.mup.base";
     EXPECT_TRUE(named) << name_of_entry(kind);
