@@ -23,7 +23,7 @@ each configuration:
                  this loss and the log-likelihoods of a task are those of one rank
     generate     exit code 0, and the same text twice
     export       to Hugging Face and back: the same text (adapters are merged before); rejected for
-                 layers of several kinds
+                 layers of several kinds, mup, and in most families multi-token prediction
 
 A command may reject a configuration, with exit code 1 and an error that names a key. The smallest
 set of choices that is rejected is then found, listed and left out of later configurations. Anything
@@ -189,6 +189,9 @@ FACTORS = {
         **{kind: optimizer(kind) for kind in optimizer_kinds()},
         "groups": lambda chosen: {"optimizer.groups": GROUPS, **epsilon(chosen, 1)},
     },
+    "predictions": {"next": {}, "ahead": {"model.mtp_depth": 2, "loss.mtp_weight": 0.3}},
+    "parametrization": {"standard": {}, "mup": {"model.mup.base": 16, "model.mup.base_head_width": 4}},
+    "noise scale": {"none": {}, "measured": {"metrics.noise_scale_every_steps": 2}},
     "loss": {"plain": {}, "terms": {"loss.z_loss": 0.01, "loss.label_smoothing": 0.1}},
     "ema": {"none": {}, "kept": with_ema},
     "data": {
@@ -520,6 +523,9 @@ def export(case):
         source = "merged"
     layers = case.chosen["layers"]
     if layers != "alike" and case.chosen["model"] not in EXPRESSIBLE.get(layers, ()):
+        return check_export_rejected(case, source)
+    ahead = case.chosen["predictions"] == "ahead" and case.chosen["model"] != "deepseek_v3"
+    if ahead or case.chosen["parametrization"] == "mup":
         return check_export_rejected(case, source)
     case.say("checkpoint", "export", source, "--to", "exported")
     case.say("checkpoint", "import", "--from", "exported", "--out", "imported")

@@ -304,7 +304,7 @@ def draw_without_context(rng, precision, family):
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
             optimizer = optimizer_of("adamw", precision)
-    return with_terms(with_groups(with_matrices(without_overlap({**model, **optimizer, **tuning, "precision": precision,
+    return with_mup(with_ahead(with_terms(with_groups(with_matrices(without_overlap({**model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
             "compiler.attention": attention if model["texts"] in ("one", "stages") else "fused",
@@ -314,7 +314,7 @@ def draw_without_context(rng, precision, family):
             **draw_ramp(rng, data * micro),
             "layout.offload": rng.choice(["none", "none", "activations", "activations:1"]),
             "compiler.tp_comm_overlap": tensor > 1 and rng.random() < 0.5,
-            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])}))))
+            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])}))))))
 
 
 def without_overlap(case):
@@ -345,6 +345,26 @@ def with_terms(case):
     if rng.random() < 1 / 3 and case["optimizer.kind"] != "schedule_free":
         case = {**case, "optimizer.ema": 0.75}
     return case
+
+
+def with_ahead(case):
+    """Multi-token prediction in a quarter of the cases, sampled with the case as seed."""
+    rng = random.Random("ahead" + json.dumps(case))
+    if case["model.family"] in ("gpt2", "neox", "t5") or rng.random() < 3 / 4:
+        return case
+    if any(case.get(f"layout.{axis}", 1) > 1 for axis in ("pipeline", "context", "expert")):
+        return case  # not supported
+    return {**case, "model.mtp_depth": rng.choice([1, 1, 2]), "loss.mtp_weight": rng.choice([0.1, 0.5])}
+
+
+def with_mup(case):
+    """Maximal update parametrization in a quarter of the cases, sampled with the case as seed."""
+    rng = random.Random("mup" + json.dumps(case))
+    kinds = json.dumps([case["optimizer.kind"], case.get("optimizer.groups", "")])
+    if (case["model.family"] == "t5" or "sgd" in kinds or "adafactor" in kinds or rng.random() < 3 / 4):
+        return case
+    return {**case, "model.mup.base": case["model.hidden"] // rng.choice([1, 2, 4]),
+            "model.mup.base_head_width": rng.choice([0, 4])}
 
 
 def with_groups(case):

@@ -13,7 +13,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers.optimization import Adafactor
 from transformers.models.t5.modeling_t5 import T5Attention
 
@@ -349,7 +349,37 @@ def model_files(folder, family, sizes):
     reference_file(folder / family, model, batch, {"tokens": batch})
 
 
-def reference_file(folder, model, batch, given):
+def ahead_files(folder, depth=2):
+    """DeepSeek-V3 with modules of multi-token prediction, which transformers does not save: their
+    tensors are added to its file, under the names that it reads."""
+    torch.manual_seed(SEED)
+    place = folder / "deepseek-v3-mtp"
+    model = reference.make_model("deepseek-v3", **QWEN2, seed=SEED, spread=0.15)
+    model.save_pretrained(place)
+    (place / "generation_config.json").unlink(missing_ok=True)
+    config = json.loads((place / "config.json").read_text())
+    config["num_nextn_predict_layers"] = depth
+    (place / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    reference.add_ahead(model, depth, 0.15)
+    own = dict(model.named_parameters()) | dict(model.named_buffers())
+    added = reference.as_saved({reference.saved_name(model, n): t.detach() for n, t in own.items()
+                                if n.startswith("ahead.") and not n.endswith("inv_freq")})
+    saved = load_file(place / "model.safetensors")
+    saved |= {n: t.clone().contiguous() for n, t in added.items()}
+    save_file(saved, place / "model.safetensors", {"format": "pt"})
+    stream = torch.randint(0, QWEN2["vocabulary"], (ROWS * TOKENS + 1,))
+    batch = stream.unfold(0, TOKENS + 1, TOKENS)
+    with torch.no_grad():
+        exact, single = (reference.ahead_losses(m, batch)
+                         for m in (reference.double_copy(model), model))
+    means = [float(total) / tokens for total, tokens in (exact, single)]
+    reference_file(place, model, batch, {"tokens": batch},
+                   {"mtp_losses": torch.tensor(means[:1], dtype=torch.float64)},
+                   {"mtp_weight": repr(reference.AHEAD_WEIGHT),
+                    "fp32_distance.mtp_losses": f"{abs(means[1] - means[0]) / means[0]:.3e}"})
+
+
+def reference_file(folder, model, batch, given, more={}, numbers={}):
     """Results of the model for a batch."""
     exact = reference.double_copy(model)
     with torch.no_grad():
@@ -363,6 +393,7 @@ def reference_file(folder, model, batch, given):
     tensors |= {"logits": logits.float().contiguous(),
                "losses": torch.tensor(losses, dtype=torch.float64),
                "norms": torch.tensor(norms, dtype=torch.float64)}
+    tensors |= more
     tensors |= {f"gradient.{n}": g.float().contiguous() for n, g in gradients.items()}
     distance = {
         "logits": float((logits32.double() - logits).abs().max() / logits.abs().max()),
@@ -372,6 +403,7 @@ def reference_file(folder, model, batch, given):
     }
     metadata = {"learning_rate": repr(LEARNING_RATE), "beta1": "0.9", "beta2": "0.95",
                 "epsilon": "1e-08", "weight_decay": "0.1", "clip_norm": "1.0"}
+    metadata |= numbers
     metadata |= {f"fp32_distance.{n}": f"{v:.3e}" for n, v in distance.items()}
     save_file(tensors, folder / "reference.safetensors", metadata)
     print(f"{folder.name}: loss {losses[0]:.4f} to {losses[-1]:.4f}, PyTorch fp32 to fp64: " +
@@ -455,6 +487,7 @@ def main():
     torch.manual_seed(SEED)
     model_files(folder, "mixtral", MIXTRAL)
     decoder_files(folder)
+    ahead_files(folder)
     total = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     print(f"{folder}: {len(cases.tensors)} tensors of ops, {total / 2**20:.2f} MiB in all")
 

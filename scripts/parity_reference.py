@@ -23,6 +23,7 @@ from transformers.utils import logging
 
 logging.disable_progress_bar()
 IGNORED = -100  # a label without loss
+AHEAD_WEIGHT = 0.3  # of the mean loss of multi-token prediction
 
 
 # Llama 2's smaller sizes; 2 groups of heads with Llama 3.1's scaled frequencies, some of which are
@@ -338,12 +339,39 @@ def double_copy(model):
     return twin
 
 
+def add_ahead(model, depth, spread):
+    """Gives the model modules of multi-token prediction, which transformers can load but not train: it
+    has the layers (MtpLayer), not the loss. See ahead_losses()."""
+    from transformers.modeling_layers import MtpLayer  # not in older versions
+
+    last = model.model.layers[-1]
+    norm = type(last.input_layernorm)
+    model.ahead = torch.nn.ModuleList(
+        MtpLayer(model.config, type(last), norm, len(model.model.layers) - 1) for _ in range(depth))
+    with torch.no_grad():
+        for parameter in model.ahead.parameters():
+            noise = torch.randn_like(parameter) * spread
+            parameter.copy_(noise + 1 if parameter.dim() == 1 else noise)
+        for name, bias in model.ahead.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                bias.copy_(0.05 * torch.randn_like(bias))
+
+
+def saved_name(model, name):
+    """The name of a tensor in files. Transformers 5 calls NeoX's head lm_head in memory and embed_out in
+    files, and modules of multi-token prediction follow the layers there."""
+    if isinstance(model, GPTNeoXForCausalLM) and name == "lm_head.weight":
+        return "embed_out.weight"
+    if not name.startswith("ahead."):
+        return name
+    _, depth, own = name.split(".", 2)
+    own = own.replace("post_norm.", "shared_head.norm.").removeprefix("mtp_block.")
+    return f"model.layers.{len(model.model.layers) + int(depth)}.{own}"
+
+
 def named_parameters(model):
-    """Under the names of a saved checkpoint; tied tensors once. Transformers 5 calls NeoX's head
-    lm_head in memory and embed_out in files."""
-    neox = isinstance(model, GPTNeoXForCausalLM)
-    return {"embed_out.weight" if neox and n == "lm_head.weight" else n: p
-            for n, p in model.named_parameters()}
+    """Under the names of a saved checkpoint; tied tensors once."""
+    return {saved_name(model, n): p for n, p in model.named_parameters()}
 
 
 def as_saved(tensors):
@@ -435,9 +463,40 @@ def loss_of(model, batch, autocast=False):
                            ignore_index=IGNORED)
 
 
+def ahead_losses(model, batch):
+    """The sums of the losses of all depths of multi-token prediction, and the number of their tokens.
+    Depth d reads, at position i of a row, the output of the depth before it (the model's, after its last
+    norm) and the embedding of token i + d, and predicts token i + d + 1; the last d have none."""
+    rows, length = batch.shape[0], batch.shape[1] - 1
+    base = model.model
+    h = base(input_ids=batch[:, :-1].long(), use_cache=False).last_hidden_state
+    positions = torch.arange(length)[None]
+    turns = base.rotary_emb(h, positions)
+    total, tokens = 0.0, 0
+    for d, layer in enumerate(model.ahead, 1):
+        ids = torch.zeros(rows, length, dtype=torch.long)
+        ids[:, :length - d] = batch[:, d:length]
+        h = layer(base.embed_tokens(ids), h, turns, None, positions, None)
+        logits = model.lm_head(h[:, :length - d])
+        total = total + F.cross_entropy(logits.reshape(-1, logits.size(-1)),
+                                        batch[:, d + 1:].reshape(-1).long(), reduction="sum")
+        tokens += rows * (length - d)
+    return total, tokens
+
+
+def trained_loss_of(model, batch, autocast=False):
+    """loss_of(), and what is trained: with modules of multi-token prediction, their weighted mean too,
+    per token of the first loss."""
+    loss = loss_of(model, batch, autocast)
+    if not hasattr(model, "ahead"):
+        return loss, loss
+    total, _ = ahead_losses(model, batch)
+    return loss, loss + AHEAD_WEIGHT / len(model.ahead) * total / batch[:, 1:].numel()
+
+
 def gradients_of(model, batch, autocast=False):
     model.zero_grad(set_to_none=True)
-    loss_of(model, batch, autocast).backward()
+    trained_loss_of(model, batch, autocast)[1].backward()
     return as_saved({n: p.grad.detach().clone() for n, p in named_parameters(model).items()})
 
 
@@ -479,9 +538,10 @@ def _train(model, batches, learning_rate, clip_norm, autocast, rows, optimizer, 
         update.zero_grad(set_to_none=True)
         loss = 0.0
         for part in batch.split(rows or len(batch)):
-            share = loss_of(model, part, autocast) * loss_share(part, batch)
-            share.backward()
-            loss += float(share.detach())
+            share = loss_share(part, batch)
+            own, trained = trained_loss_of(model, part, autocast)
+            (trained * share).backward()
+            loss += float(own.detach()) * share
         norm = norm_of(p.grad for p in model.parameters())
         clip = min(1.0, clip_norm / (norm + 1e-6)) if clip_norm > 0 else 1.0
         for p in model.parameters():

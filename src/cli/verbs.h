@@ -37,6 +37,7 @@ int verb_train(Args args);
 int verb_finetune(Args args);
 int verb_compile(Args args);
 int verb_verify(Args args);
+int verb_check_coordinates(Args args);
 int verb_launch(Args args);
 int verb_submit(Args args);
 int verb_eval(Args args);

@@ -34,11 +34,13 @@ struct OptimizerPolicy {
 struct OptimizerGroup {
   std::vector<std::string> match;  // '*' for any text
   OptimizerPolicy policy;
+  bool matrices_only = false;  // only weights of GEMMs in layers (muP)
 };
 
 // Terms of the training loss next to the cross-entropy (ir/ops/cross_entropy.h); 0: without.
 struct LossPolicy {
   double z_loss = 0, label_smoothing = 0;
+  double mtp_weight = 0;  // factor of the mean loss of multi-token prediction
   bool operator==(const LossPolicy&) const = default;
 };
 

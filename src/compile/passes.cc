@@ -80,11 +80,15 @@ constexpr Pass kPasses[] = {
      "`optimizer.freeze`", [](State& s, const Context& c) { freeze(s.graph, c.request.frozen); },
      Invariant::kTypes},
     {"assign_optimizers", Level::kModel, assigns_optimizers,
-     "`optimizer.groups`, `optimizer.kind: muon`",
+     "`optimizer.groups`, `optimizer.kind: muon`, `model.mup`",
      [](State& s, const Context& c) {
        assign_optimizers(s.graph, c.request.groups, c.request.optimizer);
      },
      Invariant::kTypes},
+    {"drop_ahead", Level::kModel,
+     [](const Context& c) { return c.generates() && c.request.model.mtp_depth > 0; },
+     "`model.mtp_depth` in programs `logits` and `decode`",
+     [](State& s, const Context&) { drop_ahead(s.graph); }, Invariant::kTypes},
     {"keep_logits", Level::kModel, [](const Context& c) { return c.generates(); },
      "programs `logits` and `decode`", [](State& s, const Context&) { keep_logits(s.graph); },
      Invariant::kTypes},
@@ -95,8 +99,10 @@ constexpr Pass kPasses[] = {
      },
      Invariant::kTypes},
     {"add_loss_terms", Level::kModel,
-     [](const Context& c) { return c.trains() && c.request.loss != LossPolicy(); },
-     "`loss.z_loss`, `loss.label_smoothing`",
+     [](const Context& c) {
+       return c.trains() && (c.request.loss != LossPolicy() || c.request.model.mtp_depth > 0);
+     },
+     "`loss.z_loss`, `loss.label_smoothing`, `model.mtp_depth`",
      [](State& s, const Context& c) { add_loss_terms(s.graph, c.request.loss); },
      Invariant::kTypes},
     {"unfuse_cross_entropy", Level::kModel,
@@ -144,6 +150,12 @@ constexpr Pass kPasses[] = {
      [](State& s, const Context&) { gather_keys(s.graph); }, Invariant::kTypes},
     {"shard", Level::kSharded, always, "always",
      [](State& s, const Context& c) { shard(s.graph, c.request.layout); }, Invariant::kSignatures},
+    {"drop_sharded_ahead", Level::kSharded,
+     [](const Context& c) {
+       return c.request.kind == ProgramKind::kValidate && c.request.model.mtp_depth > 0;
+     },
+     "`model.mtp_depth` in the program `validate`",
+     [](State& s, const Context&) { drop_ahead(s.graph); }, Invariant::kSignatures},
     {"fuse_bias_gelu", Level::kSharded,
      [](const Context& c) { return c.request.options.fuse_bias_gelu; }, "`compiler.fuse_bias_gelu`",
      [](State& s, const Context&) { fuse_bias_gelu(s.graph); }, Invariant::kSignatures},

@@ -108,6 +108,11 @@ void check(const BatchSection& b, const RunConfig& run, KeyErrors& errors) {
                "= {} with {} sizes in batch.warmup_sizes, expected both or neither",
                b.warmup_steps_per_size, b.warmup_sizes.size());
   check_tokens(run, errors);
+  if (run.metrics.noise_scale_every_steps > 0 && b.global == ranks * b.micro)
+    errors.add("metrics.noise_scale_every_steps",
+               "= {} compares a micro-batch with a step, but each step has one micro-batch: "
+               "batch.global = layout.data × batch.micro = {}. Use a smaller batch.micro.",
+               run.metrics.noise_scale_every_steps, b.global);
 }
 
 }  // namespace tessera::config

@@ -126,7 +126,7 @@ std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_vi
 void check(const OptimizerSection& optimizer, KeyErrors& errors);
 
 struct LossSection {
-  double z_loss = 0, label_smoothing = 0;
+  double z_loss = 0, label_smoothing = 0, mtp_weight = 0.1;
 
   static void fields(auto& self, auto&& visit) {
     visit("z_loss", self.z_loss,
@@ -136,6 +136,9 @@ struct LossSection {
     visit("label_smoothing", self.label_smoothing,
           "share of the target that is uniform over the vocabulary; 0: none",
           between(0, kBelowOne));
+    visit("mtp_weight", self.mtp_weight,
+          "with model.mtp_depth: factor of the mean loss of the additional predictions",
+          between(0, 1e6));
   }
 };
 

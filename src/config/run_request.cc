@@ -1,6 +1,8 @@
 // Translates a run file to the requests of the compiler and of the batch reader.
 #include "config/run_request.h"
 
+#include <cmath>
+
 #include "data/span_corruption.h"
 
 namespace tessera::config {
@@ -34,6 +36,28 @@ compile::OptimizerPolicy policy_of(const OptimizerSection& o, compile::Precision
           .bf16_newton_schulz = o.newton_schulz_dtype == NewtonSchulzType::kBf16};
 }
 
+// Returns the optimizer of a layer's matrices in a model that is `ratio` times as wide as the one
+// whose hyper-parameters are used (docs/decisions/mup.md). The decay per step, the product of the
+// rate and weight_decay, stays.
+compile::OptimizerPolicy of_matrices(compile::OptimizerPolicy policy, double ratio) {
+  const bool orthogonal = traits_of(policy.kind).matrices;
+  if (orthogonal) ratio = policy.update_scale == UpdateScale::kSpectral ? std::sqrt(ratio) : 1;
+  policy.rate_multiplier /= ratio;
+  policy.weight_decay *= ratio;
+  return policy;
+}
+
+// Puts a group of matrices before each group, and one for the run's own optimizer after all.
+void divide_by_shape(compile::CompileRequest& r, double ratio) {
+  std::vector<compile::OptimizerGroup> groups;
+  for (const compile::OptimizerGroup& g : r.groups) {
+    groups.push_back({g.match, of_matrices(g.policy, ratio), true});
+    groups.push_back(g);
+  }
+  groups.push_back({{"*"}, of_matrices(r.optimizer, ratio), true});
+  r.groups = std::move(groups);
+}
+
 }  // namespace
 
 compile::CompileRequest compile_request(const RunConfig& config, compile::ProgramKind kind) {
@@ -52,7 +76,9 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Progra
     // A group that names its kind applies it to all of its matrices (docs/optimizers.md).
     g.policy.all_matrices = group.settings.find("kind") != nullptr;
   }
-  r.loss = {config.loss.z_loss, config.loss.label_smoothing};
+  if (config.model.mup.base > 0) divide_by_shape(r, config.model.width_ratio());
+  r.loss = {config.loss.z_loss, config.loss.label_smoothing,
+            config.model.mtp_depth > 0 ? config.loss.mtp_weight : 0};
   r.average_decay = o.ema;
   r.clip_norm = o.clip_norm;
   r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};

@@ -117,7 +117,7 @@ struct EvaluationSection {
 
 struct MetricsSection {
   int64_t every_steps = 1, validate_every_steps = 100, validate_sequences = 0;
-  int64_t source_loss_every_steps = 100;
+  int64_t source_loss_every_steps = 100, noise_scale_every_steps = 0;
   bool tensorboard = true;
   std::string prometheus;
   int64_t trace_step = 0;
@@ -132,6 +132,11 @@ struct MetricsSection {
         "source_loss_every_steps", self.source_loss_every_steps,
         "how often the training loss of each dataset is measured, if there are several; costs the "
         "forward pass of a step; 0: never",
+        at_least(0));
+    visit(
+        "noise_scale_every_steps", self.noise_scale_every_steps,
+        "how often the gradient-noise scale is measured, from the gradients of the step and of its "
+        "first micro-batch on all ranks, which is computed once more; 0: never",
         at_least(0));
     visit("tensorboard", self.tensorboard, "write event files too");
     visit("prometheus", self.prometheus,

@@ -265,6 +265,11 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
       std::copy(slot.documents.begin(), slot.documents.end(), out.documents.begin());
     }
     std::iota(out.samples.begin(), out.samples.end(), first);
+    const std::span<const int32_t> documents =
+        out.documents.empty() ? std::span<const int32_t>() : slot.documents;
+    for (size_t d = 0; d < out.ahead.size(); ++d)
+      fill_ahead(slot.tokens, slot.labels, documents, shape.micro, static_cast<int64_t>(d) + 1,
+                 out.part, out.ahead[d]);
   });
 }
 
@@ -280,6 +285,24 @@ void copy_part(std::span<const int32_t> whole, int64_t rows, RowPart part, std::
     std::copy_n(row + part.index * n, n, to);
     if (part.zigzag) std::copy_n(row + (2 * part.count - 1 - part.index) * n, n, to + n);
   }
+}
+
+void fill_ahead(std::span<const int32_t> tokens, std::span<const int32_t> labels,
+                std::span<const int32_t> documents, int64_t rows, int64_t depth, RowPart part,
+                const AheadView& out) {
+  const int64_t length = std::ssize(tokens) / rows, kept = length / part.count;
+  CHECK(std::ssize(out.tokens) == rows * kept && std::ssize(out.labels) == rows * kept,
+        "{} and {} tokens of {} rows of {}", out.tokens.size(), out.labels.size(), rows, kept);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t t = 0; t < kept; ++t) {
+      const int64_t at = part.index * kept + t, from = at + depth;
+      const int64_t row = r * length, to = r * kept + t;
+      const bool exists = from < length;
+      const bool same =
+          documents.empty() || (exists && documents[row + at] == documents[row + from]);
+      out.tokens[to] = exists ? tokens[row + from] : 0;
+      out.labels[to] = exists && same ? labels[row + from] : kIgnoredLabel;
+    }
 }
 
 void fill_row(std::span<const int32_t> ids, const SampleRow& row) {

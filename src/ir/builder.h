@@ -35,6 +35,7 @@ class Builder {
   Graph& graph() { return graph_; }
   const Value& operator[](ValueId v) const { return graph_[v]; }
   void role(Role r) { role_ = r; }
+  void prefix(std::string p) { prefix_ = std::move(p); }
   // From here on, emit gives its outputs the placements of the signature that fits the op's other
   // operands.
   void place_outputs() { places_ = true; }

@@ -93,12 +93,21 @@ std::optional<int8_t> place_named(std::string_view s) {
   return std::nullopt;
 }
 
+// "batch.ahead_labels2" is the value of the second depth.
+bool is_value_name(Role r, std::string_view name) {
+  const bool several = r == Role::kAheadTokens || r == Role::kAheadLabels;
+  if (!several) return name == value_name(r);
+  if (!name.starts_with(value_name(r))) return false;
+  name.remove_prefix(value_name(r).size());
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 std::optional<Role> role_named(std::string_view s, std::string_view name) {
   std::optional<Role> found;
   for (const Role r : Enumerators<Role>()) {
     if (name_of(r) != s) continue;
     // If several roles share this name, the first is the one without a value name of its own.
-    if (!found || name == value_name(r)) found = r;
+    if (!found || is_value_name(r, name)) found = r;
   }
   return found;
 }

@@ -68,6 +68,8 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          RepeatHeadsGrad,      //
                                          JoinHeads,            //
                                          SplitHeads,           //
+                                         JoinPair,             //
+                                         SplitPair,            //
                                          LatentHeads,          //
                                          LatentHeadsGrad,      //
                                          Attention,            //

@@ -21,6 +21,8 @@ namespace {
 
 constexpr double kLeastEpsilon = 1e-37;  // smallest normal f32: 1.2e-38
 
+constexpr int64_t kMostDepth = 16;  // published models have 1
+
 constexpr int64_t kMostWidth = int64_t{1} << 24;  // widths times layers fit in 64 bits
 
 template <class... A>
@@ -227,6 +229,23 @@ void check_attention(const ModelConfig& m) {
          name_of_entry(m.family));
 }
 
+void check_ahead(const ModelConfig& m) {
+  between("mtp_depth", m.mtp_depth, 0, kMostDepth);
+  if (m.mtp_depth > 0 && !rule_of(m.family).predicts_ahead)
+    fail("mtp_depth", "= {}, but family {} has no multi-token prediction. Remove it.", m.mtp_depth,
+         name_of_entry(m.family));
+}
+
+void check_mup(const ModelConfig& m) {
+  between("mup.base", m.mup.base, 0, kMostWidth);
+  between("mup.base_head_width", m.mup.base_head_width, 0, kMostWidth);
+  if (m.mup.base == 0 && m.mup.base_head_width > 0)
+    fail("mup.base_head_width", "= {}, but mup.base = 0. Set mup.base.", m.mup.base_head_width);
+  if (m.mup.base > 0 && rule_of(m.family).has_encoder)
+    fail("mup.base", "= {} is not supported by family {}. Remove it.", m.mup.base,
+         name_of_entry(m.family));
+}
+
 // Limits the model so that every count of elements or bytes fits in 64 bits. The estimate is made
 // in double, which cannot overflow.
 void check_weights(const ModelConfig& m) {
@@ -242,8 +261,10 @@ void check_weights(const ModelConfig& m) {
       static_cast<double>(m.vocabulary) + static_cast<double>(m.vocabulary_multiple);
   const LatentConfig& a = m.latent;
   const auto ranks = static_cast<double>(a.query_rank + a.key_value_rank + a.rope_width);
-  const double numbers = layers * hidden * (4 * heads + 3 * inner) +
-                         layers * ranks * (hidden + 2 * heads) +
+  const auto ahead = static_cast<double>(m.mtp_depth);
+  const double numbers = (layers + ahead) * hidden * (4 * heads + 3 * inner) +
+                         (layers + ahead) * ranks * (hidden + 2 * heads) +
+                         2 * ahead * hidden * hidden +
                          (2 * vocabulary + static_cast<double>(m.context)) * hidden +
                          heads * static_cast<double>(m.relative_buckets);
   if (numbers > kMostNumbers)
@@ -269,6 +290,8 @@ void check_model(const ModelConfig& m) {
   check_kinds_of_layers(m);
   check_experts(m);
   check_attention(m);
+  check_ahead(m);
+  check_mup(m);
   within("norm_epsilon", m.norm_epsilon, kLeastEpsilon, 1);
   check_weights(m);
 }
@@ -299,6 +322,9 @@ ModelConfig comparable(ModelConfig m) {
   if (m.window > 0 && m.window_rope_theta == 0 && !m.rope_scaling.scales())
     m.window_rope_theta = m.rope_theta;
   if (!m.rope_scaling.scales() && m.rope_scaling.attention_factor == 0) m.rope_scaling = {};
+  if (m.width_ratio() == 1 &&
+      (m.mup.base_head_width == 0 || m.mup.base_head_width == m.head_size()))
+    m.mup = {};
   if (m.experts > 0) m.expert_feed_forward = expert_width(m);
   if (m.experts > 0 && m.dense_layers.empty()) m.feed_forward = m.expert_feed_forward;
   m.preset.clear();

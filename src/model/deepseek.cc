@@ -15,6 +15,11 @@
 //   layerI.mlp.shared.{up,down}.weight   mlp.shared_experts.…, as an MLP in llama_like.cc
 //   layerI.mlp.router.bias [E]           mlp.gate.e_score_correction_bias
 //   router and experts                   as in qwen3_moe.cc
+//   mtpD.…, multi-token prediction       model.layers.(L+D).…, with a layer's names and:
+//   mtpD.embedding_norm.gain             enorm.weight
+//   mtpD.hidden_norm.gain                hnorm.weight
+//   mtpD.projection.weight [F,2,F]       eh_proj.weight [F,2·F]: the embedding's half first
+//   mtpD.norm.gain                       shared_head.norm.weight
 //   all else                             as in llama_like.cc
 #include <fmt/ranges.h>
 
@@ -199,6 +204,7 @@ void read_v3(const HfReader& in, ModelConfig& m) {
   require_value(in, "scoring_func", "sigmoid");
   in.must_be("rope_interleave", true, "rotary embeddings of halves in this family");
   m.router.renormalize = in.get<bool>("norm_topk_prob", true);
+  m.mtp_depth = in.count("num_nextn_predict_layers", in.count("num_mtp_layers", 0));
   m.router.groups = in.size("n_group", 8);
   m.router.groups_chosen = in.size("topk_group", 4);
 }
@@ -255,7 +261,12 @@ Tree write_v3(const ModelConfig& m) {
   Tree out = write_deepseek(m, "DeepseekV3ForCausalLM", "deepseek_v3");
   out.set("topk_method", Tree(std::string("noaux_tc")));
   out.set("rope_interleave", Tree(true));
-  out.set("num_nextn_predict_layers", Tree(int64_t{0}));
+  out.set("num_nextn_predict_layers", Tree(m.mtp_depth));
+  if (m.mtp_depth > 0 && !has_experts(m, m.layers - 1))
+    throw Error(
+        "model.mtp_depth = {}, but the last layer has no experts, which DeepseekV3ForCausalLM "
+        "requires of the layers of multi-token prediction. This model cannot be exported.",
+        m.mtp_depth);
   return out;
 }
 
@@ -283,11 +294,10 @@ void add_latent(const ModelConfig& m, const std::string& ours, const std::string
 void add_tensors(const ModelConfig& m, HfTensorList& list) {
   add_llama_tensors(m, kForm, list);
   add_expert_tensors(m, kNames, list);
-  for (int64_t i = 0; i < m.layers; ++i) {
-    const std::string ours = fmt::format("layer{}.", i);
-    const std::string theirs = fmt::format("model.layers.{}.", i);
+  for (const FileLayer& layer : file_layers(m)) {
+    const auto& [ours, theirs, like] = layer;
     add_latent(m, ours + "attn.", theirs + "self_attn.", list);
-    if (!has_experts(m, i)) continue;
+    if (!has_experts(m, like)) continue;
     if (m.router.bias)
       list.same(ours + "mlp.router.bias", theirs + "mlp.gate.e_score_correction_bias", {m.experts});
     if (m.shared_feed_forward > 0)
@@ -296,9 +306,11 @@ void add_tensors(const ModelConfig& m, HfTensorList& list) {
   }
 }
 
-// The layers of multi-token prediction in published files of V3, as transformers ignores them.
+// Published files have the embedding and the head again in each module of multi-token prediction.
 bool is_buffer(std::string_view name) {
-  return is_llama_buffer(name) || name.starts_with("model.layers.61.");
+  const bool of_layer = name.starts_with("model.layers.");
+  return is_llama_buffer(name) || (of_layer && (name.ends_with(".embed_tokens.weight") ||
+                                                name.ends_with(".shared_head.head.weight")));
 }
 
 constexpr ModelFamily rule(Family family) {

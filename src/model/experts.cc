@@ -13,7 +13,8 @@ ValueId BlockWriter::experts(const std::string& name, ValueId x, int64_t inner,
   ValueId logits = builder_.emit_one(Matmul{.out = DType::kF32}, router,
                                      {x, matrix(router + ".weight", {E, F}, std_in())});
   if (form.biases)
-    logits = sum(router + ".sum", {logits}, {random_vector(router + ".logit_bias", {E}, std_in())});
+    logits =
+        sum(router + ".sum", {logits}, {vector(router + ".logit_bias", {E}, 0, kNone, std_in())});
   std::vector<ValueId> inputs = {logits};
   if (r.bias) {
     inputs.push_back(vector(router + ".bias", {E}, 0));

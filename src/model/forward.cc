@@ -37,8 +37,10 @@ std::vector<int64_t> numbers(int64_t layers) {
   return at;
 }
 
+// With mup, that of the narrower model.
 double standard_deviation(Initialiser kind, const ModelConfig& m) {
-  const auto hidden = static_cast<double>(m.hidden), layers = static_cast<double>(m.layers);
+  const auto layers = static_cast<double>(m.layers);
+  const double hidden = static_cast<double>(m.hidden) / m.width_ratio();
   switch (kind) {
     case Initialiser::kNormal:
       return m.init_std;
@@ -117,7 +119,10 @@ int64_t rotated_dims(const ModelConfig& m) {
 
 double attention_scale(const ModelConfig& m) {
   const double scalar = m.attention_scalar, size = static_cast<double>(m.head_size());
-  const double scale = 1 / std::sqrt(scalar > 0 ? scalar : size);
+  double scale = 1 / std::sqrt(scalar > 0 ? scalar : size);
+  // Queries and keys become correlated in training, so scores grow as the width of a head.
+  if (m.mup.base > 0 && m.mup.base_head_width > 0)
+    scale *= std::sqrt(static_cast<double>(m.mup.base_head_width) / size);
   const RopeScalingConfig& s = m.rope_scaling;
   if (!m.latent.exists() || s.rope_type != RopeType::kYarn || s.factor <= 1) return scale;
   const double g = yarn_magnitude(s.factor, s.mscale_all_dim);
@@ -152,6 +157,17 @@ std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
   return kinds;
 }
 
+LayerKind mtp_layer(const ModelConfig& m, int64_t depth) {
+  for (LayerKind& kind : layer_kinds(m)) {
+    if (kind.at.back() != m.layers - 1) continue;
+    kind.stack = fmt::format("mtp{}", depth - 1);
+    kind.at.clear();
+    kind.in_head = true;
+    return std::move(kind);
+  }
+  CHECK(false, "a model of {} layers", m.layers);
+}
+
 BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
                          LayerKind kind)
     : graph_(graph),
@@ -169,6 +185,12 @@ BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConf
     : BlockWriter(graph, batch, model,
                   LayerKind{.block = name, .at = numbers(layers), .stack = name}) {}
 
+void BlockWriter::enter(const LayerKind& layer) {
+  CHECK(layer.in_head, "{} is a stack", layer.block);
+  kind_ = layer;
+  builder_.prefix(kind_.stack);
+}
+
 double BlockWriter::std_in() const { return standard_deviation(model_.init, model_); }
 double BlockWriter::std_out() const { return standard_deviation(model_.output_init, model_); }
 
@@ -177,22 +199,19 @@ double BlockWriter::std_out() const { return standard_deviation(model_.output_in
 ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std, int divided) {
   const uint8_t per = block_.at.empty() ? kOne : kPerLayer;
   const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per);
-  graph_[v].initial = {std, 0};
+  // With mup, the variance of a layer's matrix is inverse to the number of its inputs.
+  const bool in_layer = !block_.at.empty() || kind_.in_head;
+  graph_[v].initial = {in_layer ? std / std::sqrt(model_.width_ratio()) : std, 0};
   graph_[v].decays = true;
   if (divided != kNone) graph_[v].sharding.place[AxisKind::kTensor] = static_cast<int8_t>(divided);
   return v;
 }
 
-ValueId BlockWriter::vector(const std::string& name, Shape shape, double constant, int divided) {
+ValueId BlockWriter::vector(const std::string& name, Shape shape, double constant, int divided,
+                            double std) {
   const ValueId v = matrix(name, std::move(shape), 0, divided);
-  graph_[v].initial = {0, constant};
+  graph_[v].initial = {std, constant};
   graph_[v].decays = false;
-  return v;
-}
-
-ValueId BlockWriter::random_vector(const std::string& name, Shape shape, double std, int divided) {
-  const ValueId v = vector(name, std::move(shape), 0, divided);
-  graph_[v].initial = {std, 0};
   return v;
 }
 
@@ -205,12 +224,6 @@ void BlockWriter::name_parts(ValueId weight, int64_t dim,
   }
   CHECK(first == graph_[weight].shape[static_cast<int>(dim)], "{} has {} of {} indices in parts",
         graph_[weight].name, first, to_string(graph_[weight].shape));
-}
-
-ValueId BlockWriter::common(const std::string& name, Shape shape, double std, int divided) {
-  const ValueId v = matrix(name, std::move(shape), std, divided);
-  graph_[v].indexed_by = kOne;
-  return v;
 }
 
 ValueId BlockWriter::stream(HiddenStream from) {
@@ -334,6 +347,10 @@ ValueId BlockWriter::embedding(const std::string& name, ValueId ids, ValueId tab
   return builder_.emit_one(Embedding{}, name, {ids, table});
 }
 
+ValueId BlockWriter::pair(const std::string& name, ValueId first, ValueId second) {
+  return builder_.emit_one(JoinPair{}, name, {first, second});
+}
+
 ValueId BlockWriter::sum(const std::string& name, std::vector<ValueId> terms,
                          std::vector<ValueId> biases) {
   const auto count = std::ssize(terms);
@@ -357,7 +374,7 @@ ValueId BlockWriter::attention(ValueId qkv, bool sinks) {
   form.value_width = model_.latent.value_width;
   form.window = kind_.window;
   form.soft_cap = model_.attention_soft_cap;
-  if (sinks) form.sinks = random_vector("attn.sinks", {model_.heads}, std_in(), 0);
+  if (sinks) form.sinks = vector("attn.sinks", {model_.heads}, 0, 0, std_in());
   return attention("attn", qkv, form);
 }
 
@@ -406,9 +423,12 @@ ValueId BlockWriter::dropout(const std::string& name, ValueId x,
   return builder_.emit_one(Dropout{.p = p, .key = key}, name, {x, batch_.samples, batch_.step});
 }
 
-void BlockWriter::linear_cross_entropy(ValueId x, ValueId weight) {
-  builder_.emit(LinearCrossEntropy{.terms = {.soft_cap = model_.logit_soft_cap}}, "loss",
-                {x, weight, batch_.labels}, {batch_.report});
+void BlockWriter::linear_cross_entropy(ValueId x, ValueId weight, int64_t depth) {
+  const double ratio = model_.width_ratio();
+  if (ratio != 1) x = scale("readout", x, 1 / ratio);
+  const ValueId labels = depth == 0 ? batch_.labels : batch_.ahead_labels.at(depth - 1);
+  const LossTerms terms = {.soft_cap = model_.logit_soft_cap, .ahead = depth > 0};
+  builder_.emit(LinearCrossEntropy{.terms = terms}, "loss", {x, weight, labels}, {batch_.report});
 }
 
 Graph forward(const ModelConfig& model, const BatchForm& form) {
@@ -434,6 +454,14 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   b.positions = batch(Role::kPositions, DType::kI32, bt);
   b.samples = batch(Role::kSamples, DType::kI64, {form.sequences});
   if (form.intra_document_masking) b.documents = batch(Role::kDocuments, DType::kI32, bt);
+  for (int64_t d = 1; d <= model.mtp_depth; ++d) {
+    const auto ahead = [&](Role role) {
+      return inputs.value(fmt::format("{}{}", value_name(role), d), DType::kI32, bt, role,
+                          kPerMicrobatch);
+    };
+    b.ahead_tokens.push_back(ahead(Role::kAheadTokens));
+    b.ahead_labels.push_back(ahead(Role::kAheadLabels));
+  }
   if (form.source > 0) b.source = batch(Role::kSource, DType::kI32, {form.sequences, form.source});
   b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);
   b.report = inputs.value("report", DType::kF64, {kReportSize}, Role::kReport, kOne);

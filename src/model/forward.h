@@ -19,7 +19,10 @@ struct BatchValues {
   ValueId step = kNone, report = kNone;                       // see ir/state.h
   ValueId documents = kNone;  // [B, T] i32, where attention is to stay within a document
   ValueId source = kNone;     // [B, S] i32, the encoder's input; id 0 is padding
-  int64_t head_copies = 1;    // see BatchForm
+  // Per depth d = 1 … of multi-token prediction, [B, T] i32: at position t the token and the label
+  // of position t + d.
+  std::vector<ValueId> ahead_tokens, ahead_labels;
+  int64_t head_copies = 1;  // see BatchForm
 };
 
 // Variants of attention; the default is causal self-attention on packed queries, keys and values.
@@ -60,6 +63,7 @@ struct LayerKind {
   int64_t window = 0;               // keys that a query sees; 0: all
   double rope_theta = 0;            // 0: the base and scaling of the model
   std::string stack = kLayerStack;  // prefix of the names of values
+  bool in_head = false;             // a module of multi-token prediction: it is no layer of a stack
 };
 
 // Variants of a router and experts; the default is that of Mixtral. Biases: of the router's logits
@@ -76,6 +80,9 @@ double attention_scale(const ModelConfig& model);
 
 // Those of the stack "layer", in the order of their first layers.
 std::vector<LayerKind> layer_kinds(const ModelConfig& model);
+// The layer of the multi-token prediction at a depth, from 1: a copy of the model's last layer that
+// is part of the head. Its stack is "mtp0" at depth 1, as published files count.
+LayerKind mtp_layer(const ModelConfig& model, int64_t depth);
 
 class BlockWriter {
  public:
@@ -86,19 +93,20 @@ class BlockWriter {
   // adapters of a layer do not depend on its kind.
   BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model, LayerKind kind);
 
+  // From here on, names and weights are those of this layer, which is part of the block.
+  void enter(const LayerKind& layer);
+
   // A trained matrix or table, normal with `std`; a trained vector that starts at a constant.
   // `divided`: the dimension (vocabulary, heads, feed forward) that is sharded over tensor ranks;
   // it becomes the value's sharding on that axis.
   ValueId matrix(const std::string& name, Shape shape, double std, int divided = kNone);
-  ValueId vector(const std::string& name, Shape shape, double constant, int divided = kNone);
-  // The same, normal with `std`: like other vectors it has no weight decay.
-  ValueId random_vector(const std::string& name, Shape shape, double std, int divided = kNone);
+  // Vectors have no weight decay. `std`: normal around the constant.
+  ValueId vector(const std::string& name, Shape shape, double constant, int divided = kNone,
+                 double std = 0);
   // Names the parts of a packed weight, each with its number of consecutive indices of dimension
   // `dim`. They are the tensors that the published model keeps separately.
   void name_parts(ValueId weight, int64_t dim,
                   const std::vector<std::pair<const char*, int64_t>>& parts);
-  // A matrix that all layers of a stack have in common.
-  ValueId common(const std::string& name, Shape shape, double std, int divided = kNone);
 
   // The hidden states that come in, [B, T, F], and those that go out; those of an encoder
   // are [B, S, F].
@@ -125,6 +133,8 @@ class BlockWriter {
   // The same of latent attention, [B, T, H, 3, D]: values end in zeros (latent_attention.cc).
   ValueId latent_heads(const std::string& name, ValueId x);
   ValueId embedding(const std::string& name, ValueId ids, ValueId table);
+  // One vector per token, [B, T, 2, F], of two, for a GEMM over both dimensions.
+  ValueId pair(const std::string& name, ValueId first, ValueId second);
   ValueId sum(const std::string& name, std::vector<ValueId> terms,
               std::vector<ValueId> biases = {});
   ValueId rotary(ValueId qkv);  // returns qkv in layers without RoPE
@@ -143,7 +153,9 @@ class BlockWriter {
   // Dropout with the model's probability, or with the given one. Returns x if the probability
   // is 0.
   ValueId dropout(const std::string& name, ValueId x, std::optional<double> probability = {});
-  void linear_cross_entropy(ValueId x, ValueId weight);
+  // The loss of x [B, T, F] and the weights [V, F] of the LM head: of the next token, or at a depth
+  // of multi-token prediction.
+  void linear_cross_entropy(ValueId x, ValueId weight, int64_t depth = 0);
 
   const ModelConfig& model() const { return model_; }
   double std_in() const;   // for matrices and embeddings

@@ -85,6 +85,10 @@ void tie_missing_head(ModelConfig& model) {
   model.scaled_head = false;
 }
 
+std::string hf_ahead_tensor(const ModelConfig& model) {
+  return fmt::format("model.layers.{}.eh_proj.weight", model.layers);
+}
+
 Tree hf_config_of_model(const ModelConfig& model, std::optional<int64_t> end_of_text, DType dtype) {
   Tree out = rule_of(model.family).hf_write(model);
   add_common(out, model, end_of_text, dtype);

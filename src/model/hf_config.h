@@ -20,6 +20,9 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source);
 // Corrects a model that was read from a config.json whose files have no head: in some families
 // (ModelFamily::hf_ties_missing_head) it is then tied to the embedding and not scaled.
 void tie_missing_head(ModelConfig& model);
+// Returns the name of a tensor that files have if they have the first module of multi-token
+// prediction; transformers does not write them.
+std::string hf_ahead_tensor(const ModelConfig& model);
 
 // The config.json that transformers 4 and 5 both read. `end_of_text`: the token that begins and
 // ends texts, if the tokenizer has one; `dtype`: of the exported weights.

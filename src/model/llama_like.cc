@@ -66,13 +66,11 @@ ValueId feed_forward(BlockWriter& w, const LlamaForm& form, ValueId x, const Lay
   return w.sum("mlp.sum", {routed, feed_forward(w, form, "mlp.shared", x, shared)});
 }
 
-void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const LlamaForm& form,
-           const LayerKind& kind) {
+// One layer: from the hidden states that it reads to those that the next one reads.
+ValueId layer(BlockWriter& w, const LlamaForm& form, const LayerKind& kind, ValueId x) {
+  const ModelConfig& m = w.model();
   const int64_t F = m.hidden, H = m.heads;
   CHECK(H % key_value_heads(m) == 0, "{} heads in {} groups", H, key_value_heads(m));
-  BlockWriter w(graph, batch, m, kind);
-  const ValueId x = w.stream();
-
   const ValueId normed = norm_before(w, form, "norm1", x);
   const ValueId packed =
       form.latent ? w.latent_heads("attn", normed)
@@ -86,7 +84,30 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
 
   const ValueId inner = feed_forward(w, form, norm_before(w, form, "norm2", middle), kind);
   const ValueId fed = norm_after(w, form, "norm2", inner);
-  w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
+  return w.sum("residual2", {middle, w.dropout("mlp.drop", fed)});
+}
+
+ValueId embed(BlockWriter& w, const LlamaForm& form, ValueId ids, ValueId table) {
+  const ValueId x = w.embedding("tokens", ids, table);
+  if (!form.scaled_embedding) return x;
+  return w.scale("scale", x, std::sqrt(static_cast<double>(w.model().hidden)), true);
+}
+
+// Multi-token prediction (DeepSeek-AI 2024, section 2.2; names in deepseek.cc). The module of depth
+// d predicts token i + d + 1 from the embedding e of token i + d and h, the output of the module
+// before it, or of the model, after its last norm:
+//
+//   h' = norm(layer(projection [norm(e), norm(h)])),  logits = head(h')
+ValueId predict_ahead(BlockWriter& w, const LlamaForm& form, int64_t depth, ValueId h, ValueId ids,
+                      ValueId table) {
+  const int64_t F = w.model().hidden;
+  const LayerKind kind = mtp_layer(w.model(), depth);
+  w.enter(kind);
+  const ValueId e = w.rms_norm("embedding_norm", embed(w, form, ids, table), form.gains);
+  const ValueId pair = w.pair("pair", e, w.rms_norm("hidden_norm", h, form.gains));
+  const ValueId projection = w.matrix("projection.weight", {F, 2, F}, w.std_in());
+  const ValueId x = w.product("projection", pair, projection, 2);
+  return w.rms_norm("norm", layer(w, form, kind, x), form.gains);
 }
 
 }  // namespace
@@ -98,15 +119,20 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
   {
     BlockWriter w(graph, batch, m, "embed");
     table = w.matrix("weight", {V, F}, w.std_in(), 0);
-    ValueId x = w.embedding("tokens", batch.tokens, table);
-    if (form.scaled_embedding) x = w.scale("scale", x, std::sqrt(static_cast<double>(F)), true);
-    w.finish(w.dropout("drop", x, m.dropout_of_embeddings()));
+    w.finish(w.dropout("drop", embed(w, form, batch.tokens, table), m.dropout_of_embeddings()));
   }
-  for (const LayerKind& kind : layer_kinds(m)) layer(graph, batch, m, form, kind);
+  for (const LayerKind& kind : layer_kinds(m)) {
+    BlockWriter w(graph, batch, m, kind);
+    w.finish(layer(w, form, kind, w.stream()));
+  }
   BlockWriter w(graph, batch, m, "head");
-  const ValueId x = w.rms_norm("norm", w.stream(), form.gains);
-  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
-  w.linear_cross_entropy(x, table);
+  ValueId h = w.rms_norm("norm", w.stream(), form.gains);
+  const ValueId head = m.tied_embeddings ? table : w.matrix("weight", {V, F}, w.std_in(), 0);
+  w.linear_cross_entropy(h, head);
+  for (int64_t d = 1; d <= m.mtp_depth; ++d) {
+    h = predict_ahead(w, form, d, h, batch.ahead_tokens.at(d - 1), table);
+    w.linear_cross_entropy(h, head, d);
+  }
   w.finish_with_loss();
 }
 
@@ -223,19 +249,14 @@ void add_head_norms(const LayerNames& n, HeadNormForm form, HfTensorList& list) 
 }
 
 // The tensors of experts are left to families that have them.
-void add_layer(const ModelConfig& m, const LlamaForm& form, int64_t layer, HfTensorList& list) {
+void add_layer(const ModelConfig& m, const LlamaForm& form, const FileLayer& layer,
+               HfTensorList& list) {
   const int64_t K = key_value_heads(m);
-  const LayerNames n = {fmt::format("layer{}.", layer),
-                        fmt::format("model.layers.{}.", layer),
-                        m.hidden,
-                        m.heads,
-                        K,
-                        m.heads / K,
-                        m.head_size(),
-                        inner_width(m, layer)};
+  const LayerNames n = {layer.ours, layer.theirs, m.hidden,      m.heads,
+                        K,          m.heads / K,  m.head_size(), inner_width(m, layer.like)};
   const std::string qkv = n.ours + "attn.qkv";
   add_norms(n, form.norms, list);
-  if (!has_experts(m, layer))
+  if (!has_experts(m, layer.like))
     add_gated_mlp(m, n.ours + "mlp", n.theirs + "mlp", n.M, form.fused_files, list);
   if (form.latent) return;
   add_heads(n, qkv + ".weight", ".weight", form.fused_files, false, list);
@@ -247,7 +268,26 @@ void add_layer(const ModelConfig& m, const LlamaForm& form, int64_t layer, HfTen
   if (form.sinks) list.same(n.ours + "attn.sinks", n.theirs + "self_attn.sinks", {n.H});
 }
 
+// The tensors of a module of multi-token prediction that are not those of its layer.
+void add_ahead(const ModelConfig& m, const FileLayer& layer, HfTensorList& list) {
+  const int64_t F = m.hidden;
+  list.same(layer.ours + "embedding_norm.gain", layer.theirs + "enorm.weight", {F});
+  list.same(layer.ours + "hidden_norm.gain", layer.theirs + "hnorm.weight", {F});
+  list.flat(layer.ours + "projection.weight", layer.theirs + "eh_proj.weight", {F, 2, F},
+            {F, 2 * F});
+  list.same(layer.ours + "norm.gain", layer.theirs + "shared_head.norm.weight", {F});
+}
+
 }  // namespace
+
+std::vector<FileLayer> file_layers(const ModelConfig& m) {
+  std::vector<FileLayer> layers;
+  for (int64_t i = 0; i < m.layers + m.mtp_depth; ++i)
+    layers.push_back(
+        {i < m.layers ? fmt::format("layer{}.", i) : fmt::format("mtp{}.", i - m.layers),
+         fmt::format("model.layers.{}.", i), std::min(i, m.layers - 1)});
+  return layers;
+}
 
 void add_gated_mlp(const ModelConfig& m, const std::string& ours, const std::string& theirs,
                    int64_t inner, bool fused, HfTensorList& list) {
@@ -264,17 +304,19 @@ void add_gated_mlp(const ModelConfig& m, const std::string& ours, const std::str
 
 void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList& list) {
   list.same("embed.weight", "model.embed_tokens.weight", {m.padded_vocabulary(), m.hidden});
-  for (int64_t i = 0; i < m.layers; ++i) add_layer(m, form, i, list);
+  const std::vector<FileLayer> layers = file_layers(m);
+  for (const FileLayer& layer : layers) add_layer(m, form, layer, list);
+  for (size_t i = m.layers; i < layers.size(); ++i) add_ahead(m, layers[i], list);
   list.same("head.norm.gain", "model.norm.weight", {m.hidden});
 }
 
 void add_expert_tensors(const ModelConfig& m, const ExpertNames& names, HfTensorList& list) {
   const int64_t E = m.experts, F = m.hidden;
-  for (int64_t i = 0; i < m.layers; ++i) {
-    if (!has_experts(m, i)) continue;
-    const int64_t M = inner_width(m, i);
-    const std::string ours = fmt::format("layer{}.mlp.", i);
-    const std::string theirs = fmt::format("model.layers.{}.{}.", i, names.module);
+  for (const FileLayer& layer : file_layers(m)) {
+    if (!has_experts(m, layer.like)) continue;
+    const int64_t M = inner_width(m, layer.like);
+    const std::string ours = layer.ours + "mlp.";
+    const std::string theirs = fmt::format("{}{}.", layer.theirs, names.module);
     list.same(ours + "router.weight", theirs + "gate.weight", {E, F});
     const auto expert = [&](int64_t j, const char* name) {
       return fmt::format("{}experts.{}.{}.weight", theirs, j, name);

@@ -34,6 +34,15 @@ void read_llama(const HfReader& in, ModelConfig& m, bool attention_bias = false)
 void read_silu(const HfReader& in);  // rejects other activations
 void write_llama(const ModelConfig& m, Tree& out);
 
+// A layer's names on both sides: "layer3." and "model.layers.3.", and the layer of the model that
+// it is configured like: itself, or the last one for the modules of multi-token prediction, which
+// files number after the model's layers.
+struct FileLayer {
+  std::string ours, theirs;
+  int64_t like = 0;
+};
+std::vector<FileLayer> file_layers(const ModelConfig& m);
+
 // Latent attention has names that its family adds.
 void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList& list);
 
@@ -66,6 +75,7 @@ constexpr ModelFamily llama_like(Family family) {
   rule.supports_gqa = !kForm.latent;
   rule.latent = kForm.latent;
   rule.chooses_gelu = kForm.gelu_gate;
+  rule.predicts_ahead = true;
   rule.copies_heads = kForm.head_norm != HeadNormForm::kWhole && !kForm.latent;
   rule.hf_prefix = "model.";
   rule.hf_head = "lm_head.weight";

@@ -51,6 +51,8 @@ struct ModelConfig {
   int64_t shared_feed_forward = 0;  // its inner width; 0: none
   std::vector<int64_t> dense_layers;
   RouterConfig router;
+  int64_t mtp_depth = 0;  // modules of multi-token prediction: tokens predicted after the next one
+  MupConfig mup;
   int64_t window = 0;                  // keys that a query in a sliding layer sees; 0: all
   std::vector<int64_t> window_layers;  // the sliding layers, as above; empty: all
   int64_t vocabulary = 0;              // entries of the tokenizer, unpadded
@@ -80,6 +82,10 @@ struct ModelConfig {
   int64_t value_size() const { return latent.exists() ? latent.value_width : head_size(); }
   double dropout_of_embeddings() const {
     return embedding_dropout < 0 ? dropout : embedding_dropout;
+  }
+  // Width relative to the model whose hyper-parameters are used; 1 without mup.
+  double width_ratio() const {
+    return mup.base > 0 ? static_cast<double>(hidden) / static_cast<double>(mup.base) : 1;
   }
   int64_t all_layers() const { return encoder_layers + layers; }
   int64_t padded_vocabulary() const {
@@ -119,6 +125,10 @@ struct ModelConfig {
     visit("dense_layers", self.dense_layers,
           "numbers of the layers that have an MLP in place of experts, from 0: [0, 1, 2]");
     visit("router", self.router, "the router of each layer");
+    visit("mtp_depth", self.mtp_depth,
+          "multi-token prediction: how many tokens after the next one are predicted, each by a "
+          "layer of its own; 0: none");
+    visit("mup", self.mup, "maximal update parametrization: hyper-parameters of a narrower model");
     visit("window", self.window,
           "sliding window: a query sees this many keys, itself included; 0: all before it");
     visit("window_layers", self.window_layers,

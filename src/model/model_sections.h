@@ -1,5 +1,5 @@
-// Nested sections of a model's configuration: RoPE scaling, latent attention and the router of
-// experts.
+// Nested sections of a model's configuration: RoPE scaling, latent attention, the router of experts
+// and maximal update parametrization.
 #pragma once
 
 #include <cstdint>
@@ -112,6 +112,22 @@ struct RouterConfig {
           between(0, kHuge));
     visit("bias", self.bias, "choose experts by score + bias, with biases that follow the load");
     visit("bias_rate", self.bias_rate, "change of a bias per step", between(0, kHuge));
+  }
+};
+
+// Maximal update parametrization (Yang et al. 2022). Hyper-parameters are those of a model of width
+// `base`; one that is m times as wide has initial values, factors and learning rates by which they
+// stay right. docs/decisions/mup.md has the rules.
+struct MupConfig {
+  int64_t base = 0;             // 0: standard parametrization
+  int64_t base_head_width = 0;  // 0: that of this model
+
+  static void fields(auto& self, auto&& visit) {
+    visit("base", self.base,
+          "width (hidden) of the model whose hyper-parameters are used; 0: standard "
+          "parametrization");
+    visit("base_head_width", self.base_head_width,
+          "dimensions of its heads, if they differ from this model's; 0: the same");
   }
 };
 

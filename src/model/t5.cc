@@ -53,9 +53,10 @@ ValueId attend(BlockWriter& w, const std::string& name, ValueId x, ValueId keys,
   return w.product(name + ".out", w.attention(name, queries, form), out, 2);
 }
 
-ValueId self_attend(BlockWriter& w, ValueId x, AttentionForm form) {
+ValueId self_attend(Graph& graph, BlockWriter& w, ValueId x, AttentionForm form) {
   const ModelConfig& m = w.model();
-  form.bias = w.common("distances.weight", {m.heads, m.relative_buckets}, std_of(m, m.hidden), 0);
+  form.bias = w.matrix("distances.weight", {m.heads, m.relative_buckets}, std_of(m, m.hidden), 0);
+  graph[form.bias].indexed_by = kOne;  // all layers of the stack have it in common
   const ValueId normed = w.rms_norm("norm1", x);
   return w.sum("residual1", {x, w.dropout("attn.drop", attend(w, "attn", normed, normed, form))});
 }
@@ -78,12 +79,12 @@ void encoder(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   form.non_causal = true;
   form.padding = batch.source;
   const ValueId x = w.stream(HiddenStream::kSource);
-  w.finish(feed_forward(w, self_attend(w, x, form)), HiddenStream::kSource);
+  w.finish(feed_forward(w, self_attend(graph, w, x, form)), HiddenStream::kSource);
 }
 
 void decoder(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   BlockWriter w(graph, batch, m, "decoder", m.layers);
-  const ValueId x = self_attend(w, w.stream(), {});
+  const ValueId x = self_attend(graph, w, w.stream(), {});
   AttentionForm form;
   form.non_causal = true;
   form.padding = batch.source;

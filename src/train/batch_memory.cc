@@ -16,8 +16,13 @@ std::span<T> whole(const TensorView& view) {
 
 StoredBatch copy_of(const data::BatchView& b) {
   const auto copied = [](auto from) { return std::vector(from.begin(), from.end()); };
-  return {copied(b.tokens),    copied(b.labels), copied(b.positions),
-          copied(b.documents), copied(b.source), copied(b.samples)};
+  StoredBatch out = {copied(b.tokens),    copied(b.labels), copied(b.positions),
+                     copied(b.documents), copied(b.source), copied(b.samples)};
+  for (const data::AheadView& a : b.ahead) {
+    out.ahead_tokens.push_back(copied(a.tokens));
+    out.ahead_labels.push_back(copied(a.labels));
+  }
+  return out;
 }
 
 template <class T>
@@ -33,6 +38,10 @@ void copy(const StoredBatch& from, const data::BatchView& to) {
   copy(from.documents, to.documents);
   copy(from.source, to.source);
   copy(from.samples, to.samples);
+  for (size_t d = 0; d < to.ahead.size(); ++d) {
+    copy(from.ahead_tokens.at(d), to.ahead[d].tokens);
+    copy(from.ahead_labels.at(d), to.ahead[d].labels);
+  }
 }
 
 }  // namespace
@@ -48,6 +57,16 @@ data::BatchView BatchMemory::view(runtime::Executor& e, int64_t microbatch) {
   b.part = {at.at[AxisKind::kContext], at.mesh[AxisKind::kContext],
             tokens.sharding.cut == ContextCut::kZigzag};
   if (e.bound().has(Role::kDocuments)) b.documents = whole<int32_t>(view(Role::kDocuments));
+  const auto views = [&](Role role) {
+    std::vector<std::span<int32_t>> all;
+    const Program& p = e.bound().program();
+    for (const ValueId v : p.values.ids())
+      if (p[v].role == role && p[v].buffer != kNone)
+        all.push_back(whole<int32_t>(e.bound().view(v, 0, microbatch)));
+    return all;
+  };
+  const auto tokens = views(Role::kAheadTokens), labels = views(Role::kAheadLabels);
+  for (size_t d = 0; d < tokens.size(); ++d) b.ahead.push_back({tokens[d], labels.at(d)});
   if (e.bound().has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));
   return b;
 }

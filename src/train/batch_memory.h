@@ -14,6 +14,7 @@ namespace tessera::train {
 struct StoredBatch {
   std::vector<int32_t> tokens, labels, positions, documents, source;
   std::vector<int64_t> samples;
+  std::vector<std::vector<int32_t>> ahead_tokens, ahead_labels;  // by depth (data::AheadView)
 };
 
 // Copies row `row` of `from` to row `to_row` of `to`, which has rows of the same length.

@@ -15,8 +15,12 @@ constexpr EnumArray<Metric, MetricName> kNames = {
                "Training loss, mean over the tokens of the global batch, natural logarithm"},
     MetricName{"z_loss", "train/z_loss", "tessera_z_loss",
                "z-loss of the logits that is added to the training loss"},
+    MetricName{"mtp_loss", "train/mtp_loss", "tessera_mtp_loss",
+               "Loss of multi-token prediction, mean over its tokens at all depths"},
     MetricName{"grad_norm", "train/grad_norm", "tessera_grad_norm",
                "2-norm of the gradient before clipping"},
+    MetricName{"noise_scale", "train/noise_scale", "tessera_noise_scale",
+               "Gradient-noise scale in sequences"},
     MetricName{"learning_rate", "train/learning_rate", "tessera_learning_rate",
                "Learning rate of the last update"},
     MetricName{"loss_scale", "train/loss_scale", "tessera_loss_scale",
@@ -118,6 +122,8 @@ std::vector<MetricScalar> scalars_of(const StepMetrics& m) {
     out.push_back({Metric::kSkipped, m.loss_scale->skipped ? 1.0 : 0.0});
   }
   if (m.z_loss) out.push_back({Metric::kZLoss, *m.z_loss});
+  if (m.mtp_loss) out.push_back({Metric::kMtpLoss, *m.mtp_loss});
+  if (m.noise_scale) out.push_back({Metric::kNoiseScale, *m.noise_scale});
   if (m.router) {
     out.push_back({Metric::kRouterLoss, m.router->loss});
     out.push_back({Metric::kBusiestExpert, m.router->busiest});

@@ -48,6 +48,8 @@ std::string to_json_line(const StepMetrics& m) {
     t.set("skipped", Tree(m.loss_scale->skipped));
   }
   if (m.z_loss) t.set("z_loss", Tree(*m.z_loss));
+  if (m.mtp_loss) t.set("mtp_loss", Tree(*m.mtp_loss));
+  if (m.noise_scale) t.set("noise_scale", Tree(*m.noise_scale));
   if (m.router) {
     t.set("router_loss", Tree(m.router->loss));
     t.set("busiest_expert", Tree(m.router->busiest));

@@ -7,7 +7,8 @@
 //    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
 //    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
 //    "slowest_over_mean"; with fp16 also "loss_scale" and "skipped"; with experts also
-//    "router_loss", "busiest_expert" and "load_entropy"
+//    "router_loss", "busiest_expert" and "load_entropy"; "z_loss", "mtp_loss" and "noise_scale" if
+//    the run has them
 //   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   per validation set
 //   {"step":8,"source":"wiki","source_loss":…,"source_tokens":…}   per dataset of a blend
 //   {"step":8,"task":"piqa","examples":…,"accuracy":…,"accuracy_error":…}   per task
@@ -55,6 +56,8 @@ struct StepMetrics {
   std::optional<LossScaleMetrics> loss_scale = {};      // with fp16
   std::optional<RouterMetrics> router = {};             // with experts
   std::optional<double> z_loss = {};                    // with loss.z_loss
+  std::optional<double> mtp_loss = {};                  // with model.mtp_depth
+  std::optional<double> noise_scale = {};  // in sequences, at the steps that measure it
 };
 
 struct ValidationMetrics {

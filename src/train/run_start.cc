@@ -190,6 +190,7 @@ LoadedStart RunStart::resume() {
     parts_.tokens = header.tokens;
     position_ = position_of(header, loaded.checkpoint.string(), tokenizer());
     parts_.judge->restore(header.state);
+    parts_.noise.restore(header.state);
   }
   say(fmt::format("{:<9} {} {} in {:.2f} s", start_.resumes ? "resume" : "weights",
                   all ? fmt::format("step {} from", format_count(header.step)) : "from",

@@ -9,6 +9,7 @@
 #include "data/tokenizer.h"
 #include "train/checkpoint_scheduler.h"
 #include "train/load_start.h"
+#include "train/noise_scale.h"
 #include "train/run_device.h"
 #include "train/run_dumps.h"
 #include "train/run_reporter.h"
@@ -31,6 +32,7 @@ struct RunParts {
   std::unique_ptr<TrainingInput> input;
   std::optional<RunValidation> validation;
   std::optional<SourceLosses> source_losses;
+  NoiseScale noise;
   std::optional<StepJudge> judge;
   std::optional<RunDumps> dumps;
   std::optional<CheckpointScheduler> saves;

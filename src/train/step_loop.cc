@@ -28,6 +28,13 @@ constexpr double kValidationLineS = 30;  // seconds between lines about a long v
 
 bool is_multiple(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
+// Steps of one micro-batch, which a batch-size warm-up may have, have no smaller part.
+bool measures_noise(const RunParts& parts, int64_t step) {
+  const config::RunConfig& c = parts.config;
+  return is_multiple(step, c.metrics.noise_scale_every_steps) &&
+         parts.input->sequences_of(step) > c.batch.micro * c.layout.data;
+}
+
 }  // namespace
 
 StepLoop::StepLoop(RunParts& parts, const TrainOptions& options, comm::World& world,
@@ -105,7 +112,7 @@ void StepLoop::after_step(const StepResult& r, double seconds) {
   const bool recorded = r.step % config_.metrics.every_steps == 0 || r.step == parts_.last_step;
   StepMetrics m;
   if (recorded && world_.size() > 1)
-    m.communication = gather_communication(world_, parts_.trainer->communication(), seconds);
+    m.communication = gather_communication(world_, *r.communication, seconds);
   m.step = r.step;
   m.tokens = tokens_;
   m.loss = r.loss;
@@ -115,6 +122,8 @@ void StepLoop::after_step(const StepResult& r, double seconds) {
     m.loss_scale = LossScaleMetrics{parts_.judge->loss_scale(), !r.finite};
   if (r.router) m.router = RouterMetrics{r.router->loss, r.router->busiest, r.router->entropy};
   m.z_loss = r.z_loss;
+  m.mtp_loss = r.mtp_loss;
+  if (measures_noise(parts_, r.step)) m.noise_scale = parts_.noise.value();
   m.step_s = seconds;
   m.data_s = r.data_s;
   reporter_.add(m, r.tokens, parts_.input->sequences_of(r.step), parts_.last_step, recorded);
@@ -132,7 +141,8 @@ bool StepLoop::ends_alone(int64_t step) const {
 bool StepLoop::begin_step(int64_t step) {
   reporter_.doing(step, "reading the batch");
   const bool watched = config_.metrics.trace_step == step || parts_.dumps->values() ||
-                       step == parts_.first_step || parts_.source_losses->due(step);
+                       step == parts_.first_step || parts_.source_losses->due(step) ||
+                       measures_noise(parts_, step);
   // The next step is started ahead only if nothing on the host depends on the result of this one:
   // traces, dumps and losses by dataset observe single steps, and a dynamic loss scale is chosen
   // after each step.
@@ -189,9 +199,15 @@ void StepLoop::watched_step(int64_t step) {
     reporter_.doing(step, "measuring the loss of each dataset");
     by_source = parts_.source_losses->measure(*parts_.trainer, step);
   }
+  std::optional<GradientOfBatch> part;
+  if (measures_noise(parts_, step)) {
+    reporter_.doing(step, "measuring the gradient-noise scale");
+    part = parts_.trainer->gradient_of_part();
+  }
   whole_ = false;
   const StepResult r = parts_.trainer->run_step(observe);
   whole_ = true;
+  if (part) parts_.noise.add(*part, {parts_.input->sequences_of(step), r.grad_norm});
   count_step(r);
   parts_.dumps->after_step(*parts_.trainer, step == parts_.first_step);
   finish_step(r);
@@ -299,6 +315,7 @@ void StepLoop::save_checkpoint(int64_t step, bool prunes) {
   header.step = step;
   header.tokens = tokens_;
   parts_.judge->save(header.state);
+  parts_.noise.save(header.state);
   save_updates(parts_.trainer->updates(), header.state);
   // The position in the data belongs to the step, whatever has been read ahead.
   header.state.set("data", parts_.input->position_after(step));

@@ -23,7 +23,8 @@
 namespace tessera::train {
 namespace {
 
-// Indices of the programs; kRamp is the first one of the batch-size warm-up.
+// Indices of the programs; kRamp is the first one of the batch-size warm-up. The program of one
+// micro-batch for the gradient-noise scale is after those.
 constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;
 
 // Returns the program of a step (from 1). The first steps may have the batch sizes of the warm-up.
@@ -36,6 +37,7 @@ size_t program_of(const config::BatchSection& b, int64_t step) {
 std::optional<RouterResult> router_of(const model::ModelConfig& m, const double* report) {
   int64_t layers = 0;
   for (int64_t i = 0; i < m.layers; ++i) layers += model::has_experts(m, i) ? 1 : 0;
+  if (model::has_experts(m, m.layers - 1)) layers += m.mtp_depth;
   if (layers == 0) return std::nullopt;
   const double tokens = std::max(report[kLossTokens], 1.0);
   return RouterResult{report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers),
@@ -48,6 +50,13 @@ std::optional<double> z_loss_of(const config::LossSection& loss, const double* r
   return report[kZLoss] / std::max(report[kLossTokens], 1.0);
 }
 
+// Returns the mean loss of multi-token prediction per token that it predicts, at all depths;
+// nothing if the model has none.
+std::optional<double> mtp_loss_of(const model::ModelConfig& m, const double* report) {
+  if (m.mtp_depth == 0) return std::nullopt;
+  return report[kAheadLoss] / std::max(report[kAheadTokens], 1.0);
+}
+
 // Returns views of the pieces of a program that this rank owns.
 std::vector<checkpoint::StateTensor> owned(const runtime::Engine& engine,
                                            const std::vector<StateShard>& shards, size_t program) {
@@ -58,6 +67,18 @@ std::vector<checkpoint::StateTensor> owned(const runtime::Engine& engine,
     out.push_back({shard.name, view.dtype, shard.shape, shard.begin, shard.end, view});
   }
   return out;
+}
+
+// Writes the numbers of a step (ir/state.h) for a program.
+void write_numbers(runtime::Executor& e, const auto& input, const config::RunConfig& config) {
+  auto* state = e.bound().view(e.bound().only(Role::kStep)).as<double>();
+  state[kStepNumber] = static_cast<double>(input.step);
+  state[kLearningRate] = input.learning_rate;
+  state[kSeed] = static_cast<double>(config.run.seed);
+  state[kLossScale] = input.loss_scale;
+  state[kPreviousSkipped] = 0;
+  state[kUpdate] = static_cast<double>(input.update);
+  state[kAverageShare] = config::average_share(config.schedule, input.update);
 }
 
 // Fills `view` with the rows numbered rows[first], rows[first + 1], …, where rows are numbered
@@ -102,6 +123,10 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   // A warm-up step has fewer micro-batches, so it is a program of its own.
   for (const int64_t batch : config.batch.warmup_sizes) {
     request.microbatches = batch / (config.batch.micro * config.layout.data);
+    programs.push_back(compile::compile(request, target));
+  }
+  if (config.metrics.noise_scale_every_steps > 0) {
+    request.microbatches = 1;
     programs.push_back(compile::compile(request, target));
   }
   engine_ = std::make_unique<runtime::Engine>(
@@ -162,14 +187,7 @@ void Trainer::write(StepInput& input) {
   input.began_s = now_s_ ? now_s_() : 0;
   batch_.write(e, *input.batches, input.step);
   input.data_s = now_s_ ? now_s_() - input.began_s : 0;
-  auto* state = e.bound().view(e.bound().only(Role::kStep)).as<double>();
-  state[kStepNumber] = static_cast<double>(input.step);
-  state[kLearningRate] = input.learning_rate;
-  state[kSeed] = static_cast<double>(config_.run.seed);
-  state[kLossScale] = input.loss_scale;
-  state[kPreviousSkipped] = 0;
-  state[kUpdate] = static_cast<double>(input.update);
-  state[kAverageShare] = config::average_share(config_.schedule, input.update);
+  write_numbers(e, input, config_);
 }
 
 StepResult Trainer::result_of(const StepInput& input) {
@@ -188,7 +206,9 @@ StepResult Trainer::result_of(const StepInput& input) {
           .began_s = input.began_s,
           .data_s = input.data_s,
           .router = router_of(config_.model, report),
-          .z_loss = z_loss_of(config_.loss, report)};
+          .mtp_loss = mtp_loss_of(config_.model, report),
+          .z_loss = z_loss_of(config_.loss, report),
+          .communication = &e.communication()};
 }
 
 void Trainer::prepare_step(int64_t step, double learning_rate, data::BatchSource& batches,
@@ -228,10 +248,6 @@ StepResult Trainer::finish_step() {
   const StepInput input = started_.front();
   started_.pop_front();
   return result_of(input);
-}
-
-const runtime::CommunicationTime& Trainer::communication() const {
-  return engine_->executor(last_).communication();
 }
 
 void Trainer::repeat(const std::function<void(const runtime::OpEvent&)>& observe) {
@@ -322,6 +338,28 @@ std::vector<ValidationResult> Trainer::losses_by_group(std::span<const int> grou
   batch_.rewrite(step, batches, next_.step);
   if (now_s_) next_.began_s += now_s_() - began;  // not part of the step's time
   return out;
+}
+
+// Runs a whole step of one micro-batch, whose update is disabled.
+GradientOfBatch Trainer::gradient_of_part() {
+  CHECK(started_.empty(), "{} steps are under way", started_.size());
+  const double began = now_s_ ? now_s_() : 0;
+  runtime::Executor& step = engine_->executor(program_of(config_.batch, next_.step));
+  runtime::Executor& part = engine_->executor(kRamp + config_.batch.warmup_sizes.size());
+  const int64_t together = config_.batch.micro * config_.layout.data;
+  const std::vector<StoredBatch> batches =
+      batch_.stored(step, next_.batches->shape().microbatches(next_.step - 1));
+  batch_.rewrite(part, std::span(batches).first(1), next_.step);
+  write_numbers(part, next_, config_);
+  part.bound().view(part.bound().only(Role::kStep)).as<double>()[kPreviousSkipped] = 1;
+  part.run();
+  const auto* report = part.bound().view(part.bound().only(Role::kReport)).as<double>();
+  const double tokens = std::max(report[kLossTokens], 1.0);
+  const double norm = std::sqrt(report[kSquareSum]) / (tokens * next_.loss_scale);
+  batch_.rewrite(step, batches, next_.step);
+  write_numbers(step, next_, config_);
+  if (now_s_) next_.began_s += now_s_() - began;  // not part of the step's time
+  return {together, norm};
 }
 
 double Trainer::gradient_factor() {

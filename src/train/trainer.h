@@ -15,6 +15,7 @@
 #include "data/training_data.h"
 #include "runtime/engine.h"
 #include "train/batch_memory.h"
+#include "train/noise_scale.h"
 
 namespace tessera::train {
 
@@ -35,8 +36,11 @@ struct StepResult {
   double began_s = 0;                       // start of the step on the trainer's clock
   double data_s = 0;                        // seconds from then until the batch was read
   std::optional<RouterResult> router = {};  // nothing if the model has no experts
+  std::optional<double> mtp_loss = {};      // mean over the tokens of multi-token prediction
   std::optional<double> z_loss = {};        // mean like `loss`, which is without it; nothing if
                                             // the run has none
+  // The communication times of the last step that was run, until the next one is.
+  const runtime::CommunicationTime* communication = nullptr;
 };
 
 struct ValidationResult {
@@ -96,8 +100,6 @@ class Trainer {
   void start_step();
   StepResult finish_step();
   int64_t under_way() const { return std::ssize(started_); }
-  // Returns the communication times of the last step.
-  const runtime::CommunicationTime& communication() const;
   // Runs the program of the last finished step again, on the same batch and the present weights.
   void repeat(const std::function<void(const runtime::OpEvent&)>& observe);
 
@@ -122,6 +124,11 @@ class Trainer {
   // more micro-batch per group than the step has, changes no state, and needs all earlier steps
   // finished. Collective.
   std::vector<ValidationResult> losses_by_group(std::span<const int> groups, int count);
+
+  // Returns the gradient of the first micro-batch of the prepared step, on all data-parallel ranks
+  // together: their samples and the norm of the mean gradient. Changes no state, and needs all
+  // earlier steps finished and metrics.noise_scale_every_steps. Collective.
+  GradientOfBatch gradient_of_part();
 
   // Returns the part of the last step's gradients that this rank owns, by the names of their
   // weights. They are sums over the loss tokens, multiplied by the loss scale: the mean gradient

@@ -77,6 +77,7 @@ inline std::vector<Case> forwards() {
        "s"},
       {"repeat_heads", RepeatHeads{.copies = 2}, {x({2, 4, 2, 2, 4})}},
       {"join_heads", JoinHeads{}, {x({2, 4, 2, 2, 4}), x({2, 4, 2, 2, 4})}, "gps"},
+      {"join_pair", JoinPair{}, {x({2, 4, 8}), x({2, 4, 8})}, "p"},
       {"latent_heads", LatentHeads{}, {x({2, 4, 2, 6}), x({2, 4, 2, 8}), x({2, 4, 2})}, "ders"},
       {"attention", Attention{.scale = 0.5}, {x(kQkv)}, "gd"},
       {"attention with narrow values", Attention{.scale = 0.5, .value_width = 4}, {x(kQkv)}, "gdv"},
@@ -187,6 +188,7 @@ inline std::vector<Case> backwards() {
   return {
       {"repeat_heads_grad", RepeatHeadsGrad{.copies = 2}, {x({2, 4, 4, 2, 4})}},
       {"split_heads", SplitHeads{}, {x({2, 4, 2, 4, 4})}, "gps"},
+      {"split_pair", SplitPair{}, {x({2, 4, 2, 8})}, "p"},
       {"route_grad", RouteGrad{}, {x(kHidden), ids({2, 4, 2}), x({2, 4, 2})}, "e"},
       {"embedding_grad", EmbeddingGrad{.rows = kRows}, {ids(kRowsOf), x({2, 4, 4})}},
       {"norm_grad",

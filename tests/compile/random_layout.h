@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "compile/layout_check.h"
 #include "compile/request.h"
+#include "model/family.h"
 #include "model/presets.h"
 #include "tests/every_family.h"
 
@@ -44,6 +45,7 @@ class LayoutDraw {
         compile::check_head_copies(r);
         use_muon(r);
         add_terms(r);
+        predict_ahead(r);
         return r;
       } catch (const Error&) {
       }
@@ -135,6 +137,15 @@ class LayoutDraw {
     if ((r.sequences + r.layout.data) % 2 == 0) r.loss.z_loss = 1e-4;
     if ((r.sequences + r.layout.tensor) % 2 == 0) r.loss.label_smoothing = 0.1;
     if (r.microbatches % 3 == 1) r.average_decay = 0.9;
+  }
+
+  // Multi-token prediction, in some runs. Draws no numbers either.
+  static void predict_ahead(compile::CompileRequest& r) {
+    if (!model::rule_of(r.model.family).predicts_ahead) return;
+    if ((r.sequences + r.microbatches + r.model.layers) % 4 != 0) return;
+    if (r.layout.pipeline > 1 || r.layout.context > 1 || r.layout.expert > 1) return;
+    r.model.mtp_depth = r.model.layers % 2 + 1;
+    r.loss.mtp_weight = 0.3;
   }
 
   // Optimizers of their own, for names that every family has.

@@ -80,7 +80,7 @@ class CudaRanks : public ::testing::Test {
     const auto keep = [&](const train::StepResult& r) {
       curve.losses.push_back(r.loss);
       curve.norms.push_back(r.grad_norm);
-      if (times) times->push_back(trainer.communication());
+      if (times) times->push_back(*r.communication);
     };
     for (int step = 1; step <= steps; ++step) {
       if (!trainer.can_start_step(step)) {

@@ -226,5 +226,27 @@ TEST(CopyPart, TakesOnePartOrTwoChunksOfEachRow) {
   EXPECT_EQ(own, (std::vector<int32_t>{0, 1, 6, 7, 10, 11, 16, 17}));
 }
 
+// Two rows of four tokens; the second has documents 0 0 1 1, whose last label is in the next one.
+TEST(BatchesTest, TokensAheadOfAPosition) {
+  const std::vector<int32_t> tokens = {1, 2, 3, 4, 11, 12, 13, 14};
+  const std::vector<int32_t> labels = {2, 3, 4, 5, 12, kIgnoredLabel, 14, 15};
+  const std::vector<int32_t> documents = {0, 0, 0, 0, 0, 0, 1, 1};
+  constexpr int32_t kNo = kIgnoredLabel;
+  std::vector<int32_t> t(8), l(8);
+  fill_ahead(tokens, labels, documents, 2, 1, {}, {t, l});
+  EXPECT_EQ(t, (std::vector<int32_t>{2, 3, 4, 0, 12, 13, 14, 0}));
+  EXPECT_EQ(l, (std::vector<int32_t>{3, 4, 5, kNo, kNo, kNo, 15, kNo}));
+  fill_ahead(tokens, labels, {}, 2, 2, {}, {t, l});
+  EXPECT_EQ(t, (std::vector<int32_t>{3, 4, 0, 0, 13, 14, 0, 0}));
+  EXPECT_EQ(l, (std::vector<int32_t>{4, 5, kNo, kNo, 14, 15, kNo, kNo}));
+  // The first half of each row reads beyond its end.
+  std::vector<int32_t> half(4), half_labels(4);
+  fill_ahead(tokens, labels, documents, 2, 1, {0, 2}, {half, half_labels});
+  EXPECT_EQ(half, (std::vector<int32_t>{2, 3, 12, 13}));
+  EXPECT_EQ(half_labels, (std::vector<int32_t>{3, 4, kNo, kNo}));
+  fill_ahead(tokens, labels, documents, 2, 5, {}, {t, l});  // longer than the rows
+  EXPECT_EQ(l, std::vector<int32_t>(8, kNo));
+}
+
 }  // namespace
 }  // namespace tessera::data

@@ -82,6 +82,10 @@ class ModelGolden : public ::testing::TestWithParam<Family> {
 
   // Pairs of texts for an encoder and a decoder, and their tokenizer.
   bool has_pairs() const { return std::filesystem::exists(golden_ / "pairs.jsonl"); }
+  bool predicts_ahead() const {
+    return std::ranges::any_of(reference_.entries(),
+                               [](const auto& e) { return e.name == "mtp_losses"; });
+  }
   Shape rows() const { return reference_.entry(has_pairs() ? "source" : "tokens").shape; }
 
   // One document that is cut into the rows of the reference's batch.
@@ -124,11 +128,13 @@ class ModelGolden : public ::testing::TestWithParam<Family> {
         "schedule: {{ kind: constant, steps: {} }}\n"
         "precision: fp32\n"
         "checkpoint: {{ every_steps: 0, from: {}/imported, load: weights }}\n"
-        "metrics: {{ tensorboard: false }}\n",
+        "metrics: {{ tensorboard: false }}\n"
+        "loss: {{ {} }}\n",
         f, micro, f, micro, GetParam().model, data, shape[0], micro,
         reference_.number("learning_rate"), reference_.number("beta1"), reference_.number("beta2"),
         reference_.number("epsilon"), reference_.number("weight_decay"),
-        reference_.number("clip_norm"), reference_.entry("losses").shape[0], f);
+        reference_.number("clip_norm"), reference_.entry("losses").shape[0], f,
+        predicts_ahead() ? fmt::format("mtp_weight: {}", reference_.number("mtp_weight")) : "");
     const Path path = folder_ / fmt::format("run{}.yaml", micro);
     write_file(path, text);
     return path.string();
@@ -186,6 +192,7 @@ TEST_P(ModelGolden, TrainsAsPyTorchDoes) {
     if (HasFatalFailure()) return;
     expect_curve("loss", "losses", micro);
     expect_curve("grad_norm", "norms", micro);
+    if (predicts_ahead()) expect_curve("mtp_loss", "mtp_losses", micro);
     expect_gradients(micro);
   }
 }
@@ -201,6 +208,15 @@ const std::string kLikeQwen2 =
     "hidden: 48, heads: 6, kv_heads: 3, vocabulary: 281, feed_forward: 128, norm_epsilon: 1.0e-5";
 const std::string kLikeHeads =  // without heads that share keys
     "hidden: 48, heads: 6, vocabulary: 281, feed_forward: 128, norm_epsilon: 1.0e-5";
+
+const std::string kDeepseekV3 =
+    "family: deepseek_v3, latent: {query_rank: 48, key_value_rank: 32, nope_width: 24, "
+    "rope_width: 8, value_width: 16}, experts: 8, experts_per_token: 3, "
+    "expert_feed_forward: 96, shared_feed_forward: 96, dense_layers: [0], "
+    "router: {groups: 4, groups_chosen: 2, scale: 2.5, bias_rate: 0}, rope_scaling: "
+    "{rope_type: yarn, factor: 8, original_max_position_embeddings: 4, mscale: 1, "
+    "mscale_all_dim: 0.5}, " +
+    kLikeHeads;
 
 INSTANTIATE_TEST_SUITE_P(
     Families, ModelGolden,
@@ -246,14 +262,7 @@ INSTANTIATE_TEST_SUITE_P(
                "factor: 8, original_max_position_embeddings: 4, mscale: 0.707, "
                "mscale_all_dim: 0.707}, " +
                    kLikeHeads},
-        Family{"deepseek-v3",
-               "family: deepseek_v3, latent: {query_rank: 48, key_value_rank: 32, nope_width: 24, "
-               "rope_width: 8, value_width: 16}, experts: 8, experts_per_token: 3, "
-               "expert_feed_forward: 96, shared_feed_forward: 96, dense_layers: [0], "
-               "router: {groups: 4, groups_chosen: 2, scale: 2.5, bias_rate: 0}, rope_scaling: "
-               "{rope_type: yarn, factor: 8, original_max_position_embeddings: 4, mscale: 1, "
-               "mscale_all_dim: 0.5}, " +
-                   kLikeHeads},
+        Family{"deepseek-v3", kDeepseekV3}, Family{"deepseek-v3-mtp", "mtp_depth: 2, " + kDeepseekV3},
         Family{"gpt-oss",
                "family: gpt_oss, head_width: 24, rope_theta: 10000, experts: 6, "
                "experts_per_token: 2, window: 8, window_layers: [0], "

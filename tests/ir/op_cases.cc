@@ -249,6 +249,8 @@ std::vector<Case> attentions() {
        {x({2, 4, 6, 2, 5})},
        {x({2, 4, 3, 2, 5})}},
       {"join_heads", JoinHeads{}, {x({2, 4, 3, 1, 5}), x({2, 4, 3, 2, 5})}, {x(kQkv)}},
+      {"join_pair", JoinPair{}, {x({2, 4, 6}), x({2, 4, 6})}, {x({2, 4, 2, 6})}},
+      {"split_pair", SplitPair{}, {x({2, 4, 2, 6})}, {x({2, 4, 6}), x({2, 4, 6})}},
       {"split_heads", SplitHeads{}, {x(kQkv)}, {x({2, 4, 3, 1, 5}), x({2, 4, 3, 2, 5})}},
       {"latent_heads",
        LatentHeads{},

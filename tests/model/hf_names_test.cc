@@ -49,6 +49,30 @@ int64_t place_in_theirs(const HfTensor& t, const std::vector<int64_t>& at) {
 
 constexpr int64_t F = 12, H = 3, D = 4, M = 20;
 
+// models_2026.md 7.2: the modules follow the model's layers, and the embedding's half of eh_proj is
+// first.
+TEST(HfNames, DeepseekV3HasModulesOfMultiTokenPrediction) {
+  ModelConfig m = small(Family::kDeepseekV3);
+  m.dense_layers = {0};
+  m.mtp_depth = 2;
+  auto names = by_name(m);
+  const HfTensor& projection = names.at("mtp1.projection.weight");
+  EXPECT_EQ(projection.theirs, "model.layers.3.eh_proj.weight");
+  EXPECT_EQ(projection.their_shape, (Shape{F, 2 * F}));
+  EXPECT_EQ(place_in_theirs(projection, {2, 0, 5}), 2 * 2 * F + 5);
+  EXPECT_EQ(place_in_theirs(projection, {2, 1, 5}), 2 * 2 * F + F + 5);
+  EXPECT_EQ(names.at("mtp0.embedding_norm.gain").theirs, "model.layers.2.enorm.weight");
+  EXPECT_EQ(names.at("mtp0.hidden_norm.gain").theirs, "model.layers.2.hnorm.weight");
+  EXPECT_EQ(names.at("mtp0.norm.gain").theirs, "model.layers.2.shared_head.norm.weight");
+  EXPECT_EQ(names.at("mtp0.mlp.router.weight").theirs, "model.layers.2.mlp.gate.weight");
+  EXPECT_EQ(names.at("mtp0.attn.kv_up.weight").theirs, "model.layers.2.self_attn.kv_b_proj.weight");
+  EXPECT_EQ(names.count("layer2.norm1.gain"), 0u);
+  EXPECT_TRUE(hf_is_buffer(m, "model.layers.2.embed_tokens.weight"));
+  EXPECT_TRUE(hf_is_buffer(m, "model.layers.2.shared_head.head.weight"));
+  EXPECT_FALSE(hf_is_buffer(m, "model.layers.2.shared_head.norm.weight"));
+  EXPECT_FALSE(hf_is_buffer(m, "model.embed_tokens.weight"));
+}
+
 TEST(HfNames, NeoxGroupsQueryKeyValueByHead) {
   auto names = by_name(small(Family::kNeox));
   const HfTensor& w = names.at("layer1.attn.qkv.weight");

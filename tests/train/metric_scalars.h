@@ -22,6 +22,8 @@ inline StepMetrics full_step() {
   m.loss_scale = LossScaleMetrics{65536, true};
   m.router = RouterMetrics{0.01, 1.75};
   m.z_loss = 0.002;
+  m.mtp_loss = 3.25;
+  m.noise_scale = 96.5;
   return m;
 }
 

@@ -22,9 +22,15 @@ bool is_adapter(const std::string& name) {
   return name.ends_with(".lora_a") || name.ends_with(".lora_b");
 }
 
-// Returns the matrices of layers: weights of GEMMs and of experts, without routers.
-std::set<ValueId> hidden_matrices(const Graph& g) {
-  std::set<ValueId> matrices, routed;
+// The matrices of layers: weights of GEMMs and of experts. A block with a loss has those of
+// multi-token prediction; the GEMM of its head is part of the loss.
+struct LayerMatrices {
+  std::set<ValueId> hidden, routers;
+};
+
+LayerMatrices layer_matrices(const Graph& g) {
+  LayerMatrices out;
+  std::set<ValueId> routed;
   // The logits of a router are a GEMM's output, or its sum with a bias.
   for (const Block& b : g.blocks)
     for (auto op = b.forward.rbegin(); op != b.forward.rend(); ++op) {
@@ -32,15 +38,15 @@ std::set<ValueId> hidden_matrices(const Graph& g) {
       if (op->is<Sum>() && routed.contains(op->outputs[0])) routed.insert(op->inputs[0]);
     }
   for (const Block& b : g.blocks) {
-    if (!b.is_stack()) continue;
+    if (!b.is_stack() && !b.loss) continue;
     for (const Op& op : b.forward) {
-      if (op.is<Experts>()) matrices.insert({op.inputs[Experts::kUp], op.inputs[Experts::kDown]});
-      if (op.is<Matmul>() && !routed.contains(op.outputs[0]))
-        matrices.insert(op.inputs[Matmul::kW]);
+      if (op.is<Experts>()) out.hidden.insert({op.inputs[Experts::kUp], op.inputs[Experts::kDown]});
+      if (op.is<Matmul>())
+        (routed.contains(op.outputs[0]) ? out.routers : out.hidden).insert(op.inputs[Matmul::kW]);
     }
   }
-  std::erase_if(matrices, [&](ValueId v) { return is_adapter(g[v].name); });
-  return matrices;
+  std::erase_if(out.hidden, [&](ValueId v) { return is_adapter(g[v].name); });
+  return out;
 }
 
 }  // namespace
@@ -65,18 +71,22 @@ void freeze(Graph& g, const std::vector<std::string>& patterns) {
 void assign_optimizers(Graph& g, const std::vector<OptimizerGroup>& groups,
                        const OptimizerPolicy& own) {
   const std::vector<std::string> names = weight_names(g);
-  for (size_t i = 0; i < groups.size(); ++i)
-    require_matches(fmt::format("optimizer.groups[{}].match", i), groups[i].match, "weight", names);
-  const std::set<ValueId> hidden = hidden_matrices(g);
+  size_t given = 0;  // groups of the run file
+  for (const OptimizerGroup& group : groups)
+    if (!group.matrices_only)
+      require_matches(fmt::format("optimizer.groups[{}].match", given++), group.match, "weight",
+                      names);
+  const LayerMatrices matrices = layer_matrices(g);
   for (const ValueId id : g.values.ids()) {
     Value& v = g[id];
     if (v.role != Role::kWeight || v.policy == kBalancePolicy) continue;
+    const bool in_layer = matrices.hidden.contains(id) || matrices.routers.contains(id);
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const OptimizerGroup& x) {
-      return matches_any(x.match, checkpoint_name(v));
+      return (in_layer || !x.matrices_only) && matches_any(x.match, checkpoint_name(v));
     });
     v.policy = group == groups.end() ? 0 : group - groups.begin() + 1;
     const OptimizerPolicy& policy = group == groups.end() ? own : group->policy;
-    const bool updated = policy.all_matrices ? v.decays : hidden.contains(id);
+    const bool updated = policy.all_matrices ? v.decays : matrices.hidden.contains(id);
     if (traits_of(policy.kind).matrices && !updated) v.policy = adamw_of(v.policy);
   }
 }

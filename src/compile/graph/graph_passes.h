@@ -20,7 +20,12 @@ void keep_masks(Graph& graph);
 void save_expert_pairs(Graph& graph);
 // Removes router losses, which need labels.
 void drop_router_losses(Graph& graph);
-// Adds the z-loss and the label smoothing to linear_cross_entropy. Runs before differentiate.
+// Removes multi-token prediction, which only training computes. Its weights stay in the program. A
+// program that shares its state with training does so after shard, so that the weights have the same
+// placements.
+void drop_ahead(Graph& graph);
+// Adds the z-loss and the label smoothing to linear_cross_entropy, and to the losses of multi-token
+// prediction their weight. Runs before differentiate.
 void add_loss_terms(Graph& graph, const LossPolicy& loss);
 // Replaces linear_cross_entropy by matmul and cross_entropy on all logits at once. Runs before
 // differentiate.

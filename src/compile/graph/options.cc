@@ -3,8 +3,11 @@
 // All are the same rewrite (replace_ops): each op of one type is replaced by a list of ops with the
 // same outputs. Running them before differentiation means that no pass here handles gradients.
 // Outputs keep their ids, so nothing that reads them changes.
+#include <algorithm>
+
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
+#include "compile/graph/rewrite.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
 
@@ -85,10 +88,18 @@ void drop_router_losses(Graph& graph) {
 }
 
 void add_loss_terms(Graph& graph, const LossPolicy& loss) {
+  int64_t depths = 0;
+  for (const Block& block : graph.blocks)
+    for (const Op& op : block.forward)
+      if (op.is<LinearCrossEntropy>() && op.as<LinearCrossEntropy>().terms.ahead) ++depths;
   replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, LinearCrossEntropy has) {
     Builder b(graph, block.forward, index_of(graph, op), "");
-    has.terms.z_loss = loss.z_loss;
-    has.terms.label_smoothing = loss.label_smoothing;
+    if (has.terms.ahead) {
+      has.terms.weight = loss.mtp_weight / static_cast<double>(depths);
+    } else {
+      has.terms.z_loss = loss.z_loss;
+      has.terms.label_smoothing = loss.label_smoothing;
+    }
     b.emit(has, op.origin, op.inputs, op.outputs);
   });
 }
@@ -130,15 +141,49 @@ void keep_keys(Graph& graph, Block& block, const Op& op, bool reuse_encoder_outp
     std::erase_if(block.forward, [&](const Op& made) { return made.outputs[0] == keys; });
 }
 
-// Keeps all weights of the model in the program, including those of ops that it drops.
-void hold_weights(Graph& graph) {
-  for (Block& block : graph.blocks)
-    for (const Op& op : block.forward)
-      for (const ValueId v : op.inputs)
-        if (graph[v].role == Role::kWeight) block.held.push_back(v);
+// Keeps the weights of a block in the program, including those of ops that it drops.
+void hold_weights(const Graph& graph, Block& block) {
+  for (const Op& op : block.forward)
+    for (const ValueId v : op.inputs)
+      if (graph[v].role == Role::kWeight) block.held.push_back(v);
+}
+
+// Returns true for a loss of multi-token prediction, in any form of the cross-entropy.
+bool is_loss_ahead(const Op& op) {
+  const auto is_ahead = [](const auto& a) {
+    if constexpr (requires { a.terms.ahead; })
+      return a.terms.ahead;
+    else
+      return false;
+  };
+  return std::visit(is_ahead, op.attributes);
+}
+
+// Removes the ops of a block that end in none of its results.
+void remove_unread(const Graph& graph, Block& block) {
+  for (size_t i = block.forward.size(); i-- > 0;) {
+    const auto is_needed = [&](ValueId v) {
+      return v == block.output || graph[v].role == Role::kReport || readers(block.forward, v) > 0;
+    };
+    if (std::ranges::none_of(block.forward[i].outputs, is_needed))
+      block.forward.erase(block.forward.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 }  // namespace
+
+// The modules are part of the block with the loss, whose own layers have no routers.
+void drop_ahead(Graph& graph) {
+  for (Block& block : graph.blocks) {
+    if (!block.loss) continue;
+    hold_weights(graph, block);
+    std::erase_if(block.forward,
+                  [](const Op& op) { return is_loss_ahead(op) || op.is<RouterLoss>(); });
+    remove_unread(graph, block);
+  }
+  for (Value& v : graph.values)
+    if (v.role == Role::kAheadTokens || v.role == Role::kAheadLabels) v.role = Role::kActivation;
+}
 
 // Generation: self-attention becomes attention with a cache of `context` positions. With
 // `reuse_encoder_output`, the encoder has run before: its ops are gone, and cross-attention reads
@@ -148,7 +193,8 @@ void decode(Graph& graph, int64_t context, bool reuse_encoder_output) {
   for (const ValueId i : graph.values.ids())
     if (graph[i].role == Role::kPositions) positions = i;
   CHECK(positions != kNone, "the graph has no positions");
-  if (reuse_encoder_output) hold_weights(graph);
+  for (Block& block : graph.blocks)
+    if (reuse_encoder_output) hold_weights(graph, block);
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& a) {
     if (a.non_causal) {
       if (block.to != HiddenStream::kSource) keep_keys(graph, block, op, reuse_encoder_output);

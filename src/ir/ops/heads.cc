@@ -47,6 +47,28 @@ std::vector<OutputSpec> infer_split(const Op&, const Inputs& in) {
           {".pairs", in[0]->dtype, with(s, 3, 2)}};
 }
 
+std::vector<OutputSpec> infer_join_pair(const Op&, const Inputs& in) {
+  CHECK(in.size() == 2 && in[0]->shape.rank() == 3 && in[0]->shape == in[1]->shape,
+        "join_pair has two inputs of one shape");
+  const Shape& s = in[0]->shape;
+  return {{"", in[0]->dtype, {s[0], s[1], 2, s[2]}}};
+}
+
+std::vector<OutputSpec> infer_split_pair(const Op&, const Inputs& in) {
+  CHECK(in.size() == 1 && in[0]->shape.rank() == 4 && in[0]->shape[2] == 2,
+        "split_pair has pairs as its input");
+  const Shape& s = in[0]->shape;
+  const Shape one = {s[0], s[1], s[3]};
+  return {{".first", in[0]->dtype, one}, {".second", in[0]->dtype, one}};
+}
+
+ShardingRule sharding_join_pair(const Op&, ValueSpan) {
+  return {{"btf", "btf"}, {"btpf"}, "btf", {{0, 1}}};
+}
+ShardingRule sharding_split_pair(const Op&, ValueSpan) {
+  return {{"btpf"}, {"btf", "btf"}, "btf", {{0}}};
+}
+
 ShardingRule sharding_repeat(const Op&, ValueSpan) {
   return {{"btkpd"}, {"btkpd"}, "btkpd", {{0}}, false, false, "k"};
 }
@@ -80,6 +102,14 @@ void gradient_split(Gradients& g, const Op& op) {
         g.builder().emit_one(JoinHeads{}, op.origin + ".gradient", {d_queries, d_pairs}));
 }
 
+void gradient_join_pair(Gradients& g, const Op& op) {
+  const ValueId dy = g.of(op.outputs[0]);
+  if (dy == kNone) return;
+  const auto d = g.builder().emit(SplitPair{}, op.origin, {dy});
+  g.add(op.inputs[0], d[0]);
+  g.add(op.inputs[1], d[1]);
+}
+
 }  // namespace
 
 const OpRule RepeatHeads::rule = {
@@ -89,5 +119,8 @@ const OpRule JoinHeads::rule = {
     .infer = infer_join, .sharding = sharding_join, .gradient = gradient_join};
 const OpRule SplitHeads::rule = {
     .infer = infer_split, .sharding = sharding_split, .gradient = gradient_split};
+const OpRule JoinPair::rule = {
+    .infer = infer_join_pair, .sharding = sharding_join_pair, .gradient = gradient_join_pair};
+const OpRule SplitPair::rule = {.infer = infer_split_pair, .sharding = sharding_split_pair};
 
 }  // namespace tessera

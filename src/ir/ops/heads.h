@@ -1,5 +1,5 @@
-// Queries, keys and values of heads, packed and in arrays of their own, and copies of the keys and
-// values that several ranks hold. These ops only move and add values.
+// Queries, keys and values of heads, packed and in arrays of their own, copies of the keys and
+// values that several ranks hold, and pairs of vectors. These ops only move and add values.
 #pragma once
 
 #include "ir/ops/fields.h"
@@ -49,6 +49,27 @@ struct SplitHeads {
   static void fields(auto&, auto&&) {}
   static const OpRule rule;
   bool operator==(const SplitHeads&) const = default;
+};
+
+// pair[b, t, 0] = first[b, t], pair[b, t, 1] = second[b, t]: the concatenation that a matmul over
+// its last two dimensions reads.
+struct JoinPair {
+  static constexpr std::string_view kName = "join_pair";
+  enum In { kFirst, kSecond };  // [B, T, F] each
+  enum Out { kPair };           // [B, T, 2, F]
+  static void fields(auto&, auto&&) {}
+  static const OpRule rule;
+  bool operator==(const JoinPair&) const = default;
+};
+
+// The inverse, which is its gradient.
+struct SplitPair {
+  static constexpr std::string_view kName = "split_pair";
+  enum In { kPair };
+  enum Out { kFirst, kSecond };
+  static void fields(auto&, auto&&) {}
+  static const OpRule rule;
+  bool operator==(const SplitPair&) const = default;
 };
 
 }  // namespace tessera

@@ -32,8 +32,9 @@ kernels::Dropout dropout_of(const BoundOp& b, double probability, int64_t key,
                             const TensorView& step);
 
 // Returns the sum in the report that the loss is added to, or nullptr if another rank with the same
-// labels adds the same loss.
-double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels);
+// labels adds the same loss. The number of loss tokens is in the next slot.
+double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels,
+                 const LossTerms& terms = {});
 // Returns the sum that the z-loss is added to, or nullptr as loss_sum() does, or if there is none.
 double* z_loss_sum(const BoundOp& b, const TensorView& report, ValueId labels,
                    const LossTerms& terms);

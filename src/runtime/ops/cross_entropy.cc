@@ -20,8 +20,11 @@ bool adds_loss(const BoundOp& b, ValueId labels) {
 
 }  // namespace
 
-double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels) {
-  return adds_loss(b, labels) ? number_at(report, kLossSum) : nullptr;
+double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels,
+                 const LossTerms& terms) {
+  static_assert(kLossTokens == kLossSum + 1 && kAheadTokens == kAheadLoss + 1);
+  if (!adds_loss(b, labels)) return nullptr;
+  return number_at(report, terms.ahead ? kAheadLoss : kLossSum);
 }
 
 double* z_loss_sum(const BoundOp& b, const TensorView& report, ValueId labels,
@@ -46,8 +49,9 @@ kernels::CrossEntropyArgs args(const BoundOp& b) {
   // Without a gradient, the logits are not overwritten.
   a.logits = as_rows(gradient ? b.out(CrossEntropy::kDLogits) : logits, logits.shape[-1]);
   a.labels = flat(b.in(CrossEntropy::kLabels));
-  a.report = loss_sum(b, b.out(CrossEntropy::kReport), labels);
+  a.report = loss_sum(b, b.out(CrossEntropy::kReport), labels, terms);
   a.gradient = gradient;
+  a.gradient_scale = static_cast<float>(terms.weight);
   a.soft_cap = static_cast<float>(terms.soft_cap);
   a.extras = extras_of(terms);
   a.z_report = z_loss_sum(b, b.out(CrossEntropy::kReport), labels, terms);
@@ -70,12 +74,13 @@ void run_linear(const BoundOp& b) {
   a.weight = b.in(Linear::kW).data;
   a.labels = b.in(Linear::kLabels).as<int32_t>();
   const ValueId labels = b.op->inputs[Linear::kLabels];
-  a.report = loss_sum(b, b.out(Linear::kReport), labels);
+  a.report = loss_sum(b, b.out(Linear::kReport), labels, of.terms);
   a.z_report = z_loss_sum(b, b.out(Linear::kReport), labels, of.terms);
   if (of.gradient) {
     a.dx = b.out(Linear::kDx).data;
     a.dweight = b.out(Linear::kDw).data;
     a.fresh = b.is_fresh(Linear::kDw);
+    a.gradient_scale = static_cast<float>(of.terms.weight);
     a.loss_scale = loss_scale(b.in(Linear::kStep));
   }
   static_cast<const kernels::LmHead*>(b.prepared)->run(b.launch, a);

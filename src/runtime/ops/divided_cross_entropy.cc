@@ -43,7 +43,8 @@ kernels::DividedCrossEntropyArgs args(const BoundOp& b) {
   a.sums = flat(b.in(Loss::kSums));
   a.labels = flat(b.in(Loss::kLabels));
   const ValueId labels = b.op->inputs[Loss::kLabels];
-  a.report = loss_sum(b, b.out(Loss::kReport), labels);
+  a.report = loss_sum(b, b.out(Loss::kReport), labels, of.terms);
+  a.gradient_scale = static_cast<float>(of.terms.weight);
   a.extras = extras_of(of.terms);
   a.z_report = z_loss_sum(b, b.out(Loss::kReport), labels, of.terms);
   a.loss_scale = loss_scale(b.in(Loss::kStep));

@@ -1,4 +1,4 @@
-// Bindings of ops that repeat, join and split heads: strided copies of rows.
+// Bindings of ops that repeat, join and split heads or pairs: strided copies of rows.
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
@@ -36,6 +36,23 @@ void run_split_heads(const BoundOp& b) {
   const Rows x = rows_of(b.inputs[0]), q = rows_of(b.outputs[0]), pairs = rows_of(b.outputs[1]);
   copy(b, q.data, q.bytes, x.data, x.bytes, q.bytes, q.count);
   copy(b, pairs.data, pairs.bytes, x.data + q.bytes, x.bytes, pairs.bytes, q.count);
+}
+
+// A pair is the two vectors of a token, one after the other.
+void run_join_pair(const BoundOp& b) {
+  const TensorView &first = b.inputs[0], &second = b.inputs[1];
+  const int64_t bytes = first.shape[-1] * size_of(first.dtype), rows = first.shape.product(0, 2);
+  auto* const out = b.outputs[0].as<std::byte>();
+  copy(b, out, 2 * bytes, first.as<std::byte>(), bytes, bytes, rows);
+  copy(b, out + bytes, 2 * bytes, second.as<std::byte>(), bytes, bytes, rows);
+}
+
+void run_split_pair(const BoundOp& b) {
+  const TensorView& pair = b.inputs[0];
+  const int64_t bytes = pair.shape[-1] * size_of(pair.dtype), rows = pair.shape.product(0, 2);
+  const auto* const from = pair.as<std::byte>();
+  copy(b, b.outputs[0].as<std::byte>(), bytes, from, 2 * bytes, bytes, rows);
+  copy(b, b.outputs[1].as<std::byte>(), bytes, from + bytes, 2 * bytes, bytes, rows);
 }
 
 void run_repeat_heads(const BoundOp& b) {
@@ -82,6 +99,16 @@ const Binding& binding_for<JoinHeads>() {
 template <>
 const Binding& binding_for<SplitHeads>() {
   static constexpr Binding kBinding = {run_split_heads};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<JoinPair>() {
+  static constexpr Binding kBinding = {run_join_pair};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<SplitPair>() {
+  static constexpr Binding kBinding = {run_split_pair};
   return kBinding;
 }
 
