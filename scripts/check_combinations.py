@@ -115,6 +115,13 @@ def asked(chosen):
             "data.template": "{prompt}{response}", "data.validation": "[../few.jsonl]", **target}
 
 
+def preferences(kind, **keys):
+    """Pairs of answers, without terms of the loss over tokens and without validation."""
+    data = {"data.train": "[]", "data.instructions": "[../preferred.jsonl]",
+            "data.long_examples": "truncate", "data.validation": "[]"}
+    return {"objective.kind": kind, **data, **{f"objective.{key}": value for key, value in keys.items()}}
+
+
 def frozen_but_head(chosen):
     layers = "encoder.*, bridge.*, decoder.*" if chosen["model"] == "t5" else "layer.*"
     return {"optimizer.freeze": f"[embed.*, {layers}]".replace(" ", "")}
@@ -182,6 +189,11 @@ FACTORS = {
         "groups": lambda chosen: {"optimizer.groups": GROUPS, **epsilon(chosen, 1)},
     },
     "loss": {"plain": {}, "terms": {"loss.z_loss": 0.01, "loss.label_smoothing": 0.1}},
+    "objective": {
+        "sft": {},
+        **{kind: preferences(kind) for kind in ("dpo", "ipo", "orpo", "kto", "simpo", "reward")},
+        "adapters off": preferences("dpo", reference="adapters_off"),
+    },
     "ema": {"none": {}, "kept": with_ema},
     "data": {
         "text": {},
@@ -456,7 +468,7 @@ def loss_of(case, checkpoint):
 
 def evaluate(case):
     found = loss_of(case, "run")
-    if case.chosen["data"] not in NOT_EVALUATED:
+    if case.chosen["data"] not in NOT_EVALUATED and case.chosen["objective"] == "sft":
         case.check_near("eval's loss", found, case.validation, case.bound())
 
 
@@ -652,6 +664,7 @@ class Place:
         asked = texts.examples()
         (work / "asked.jsonl").write_text("\n".join(asked))
         (work / "few.jsonl").write_text("\n".join(asked[:8]))
+        (work / "preferred.jsonl").write_text("\n".join(texts.pairs()))
         (work / "machine.yaml").write_text(MACHINE)
 
 

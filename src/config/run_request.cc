@@ -53,6 +53,7 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Progra
     g.policy.all_matrices = group.settings.find("kind") != nullptr;
   }
   r.loss = {config.loss.z_loss, config.loss.label_smoothing};
+  r.preference = preference_terms(config.objective);
   r.average_decay = o.ema;
   r.clip_norm = o.clip_norm;
   r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};

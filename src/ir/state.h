@@ -28,6 +28,14 @@ enum ReportSlot : int {
   kBusiestExpert = 7,  // load of a layer's busiest expert / mean load, times the same tokens
   kLoadEntropy = 8,    // entropy of a layer's loads / that of even loads, times the same tokens
   kZLoss = 9,          // z-loss of the logits, over the loss tokens
+  // Of losses of preferences (ir/ops/preference.h), where kLossTokens counts pairs. Sums over the
+  // pairs; of kto, over the desirable and over the undesirable examples.
+  kChosenReward = 10,
+  kRejectedReward = 11,
+  kPreferred = 12,  // pairs whose chosen answer has the larger reward; of kto, desirable examples
+  kChosenLogProb = 13,
+  kRejectedLogProb = 14,
+  kObjectiveFigure = 15,  // orpo: cross-entropy of the chosen answers; kto: z, once per example
   kReportSize = 16,
 };
 

@@ -52,14 +52,16 @@ enum class Role : uint8_t {
   kTokens,          // token ids
   kLabels,          // token ids to predict
   kPositions,
-  kSamples,    // indices of the samples
-  kDocuments,  // index of the document of each token
-  kSource,     // token ids that an encoder reads
-  kStep,       // learning rate, step number, seed: see ir/state.h
-  kReport,     // loss, tokens, squares: see ir/state.h
-  kLogits,     // logits of all tokens, for the host
-  kCache,      // keys and values of the tokens processed so far
-  kHidden,     // hidden states between blocks
+  kSamples,     // indices of the samples
+  kDocuments,   // index of the document of each token
+  kAnswers,     // number of the answer that each label belongs to; -1: none
+  kReferences,  // figures of the answers of a row: see ir/ops/preference.h
+  kSource,      // token ids that an encoder reads
+  kStep,        // learning rate, step number, seed: see ir/state.h
+  kReport,      // loss, tokens, squares: see ir/state.h
+  kLogits,      // logits of all tokens, for the host
+  kCache,       // keys and values of the tokens processed so far
+  kHidden,      // hidden states between blocks
   kHiddenGradient,
   kActivation,  // inside a block; saved if the backward reads it
   kScratch,     // gradients of activations, workspaces: exist within one segment

@@ -16,8 +16,8 @@ std::span<T> whole(const TensorView& view) {
 
 StoredBatch copy_of(const data::BatchView& b) {
   const auto copied = [](auto from) { return std::vector(from.begin(), from.end()); };
-  return {copied(b.tokens),    copied(b.labels), copied(b.positions),
-          copied(b.documents), copied(b.source), copied(b.samples)};
+  return {copied(b.tokens), copied(b.labels),  copied(b.positions), copied(b.documents),
+          copied(b.source), copied(b.answers), copied(b.samples),   copied(b.references)};
 }
 
 template <class T>
@@ -32,7 +32,9 @@ void copy(const StoredBatch& from, const data::BatchView& to) {
   copy(from.positions, to.positions);
   copy(from.documents, to.documents);
   copy(from.source, to.source);
+  copy(from.answers, to.answers);
   copy(from.samples, to.samples);
+  copy(from.references, to.references);
 }
 
 }  // namespace
@@ -47,6 +49,8 @@ data::BatchView BatchMemory::view(runtime::Executor& e, int64_t microbatch) {
   b.part = {at.at[AxisKind::kContext], at.mesh[AxisKind::kContext]};
   if (e.bound().has(Role::kDocuments)) b.documents = whole<int32_t>(view(Role::kDocuments));
   if (e.bound().has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));
+  if (e.bound().has(Role::kAnswers)) b.answers = whole<int32_t>(view(Role::kAnswers));
+  if (e.bound().has(Role::kReferences)) b.references = whole<double>(view(Role::kReferences));
   return b;
 }
 
@@ -70,6 +74,7 @@ std::vector<StoredBatch> BatchMemory::stored(runtime::Executor& e, int64_t micro
 void BatchMemory::rewrite(runtime::Executor& e, std::span<const StoredBatch> batches,
                           int64_t step) {
   for (int64_t m = 0; m < std::ssize(batches); ++m) copy(batches[m], view(e, m));
+  first_ = batches[0];
   step_ = step;
 }
 
@@ -85,7 +90,9 @@ void copy_row(const StoredBatch& from, size_t row, const data::BatchView& to, si
   copied(from.positions, to.positions);
   copied(from.documents, to.documents);
   copied(from.source, to.source);
+  copied(from.answers, to.answers);
   copied(from.samples, to.samples);
+  copied(from.references, to.references);
 }
 
 }  // namespace tessera::train

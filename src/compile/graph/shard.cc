@@ -120,7 +120,8 @@ int8_t declared(const Sharding& model, AxisKind axis) {
 // Returns true for inputs with one number per token, which context-parallel ranks divide. Document
 // numbers are not divided: a query needs those of all keys.
 bool is_divided_by_token(const Value& v) {
-  return v.role == Role::kTokens || v.role == Role::kLabels || v.role == Role::kPositions;
+  return v.role == Role::kTokens || v.role == Role::kLabels || v.role == Role::kPositions ||
+         v.role == Role::kAnswers;
 }
 
 // Sets the initial placements: weights as the model declares them, else free; sequences divided
