@@ -99,9 +99,13 @@ constexpr void set_kto_loss(const PreferenceForm& f, Real difference, Real sum, 
   const Real s = PairMath<Real>::sigmoid(sign * f.beta * (difference - z));
   out.loss = weight * (1 - s);
   out.d_chosen = -weight * sign * f.beta * s * (1 - s);
-  out.figures[desirable ? 0 : 1] = f.beta * difference;
+  // No index is computed at run time, so that a GPU keeps the figures in registers.
+  const Real reward = f.beta * difference;
+  out.figures[0] = desirable ? reward : 0;
+  out.figures[1] = desirable ? 0 : reward;
   out.figures[2] = desirable ? 1 : 0;
-  out.figures[desirable ? 3 : 4] = sum;
+  out.figures[3] = desirable ? sum : 0;
+  out.figures[4] = desirable ? 0 : sum;
   out.figures[5] = z;
 }
 

@@ -49,7 +49,7 @@ void estimate_kl(const config::RunConfig& config, runtime::Engine& engine, size_
                     &answers = engine.executor(answers_program(config));
   std::vector<StoredBatch> all = batch.stored(step, microbatches_of(engine.program(program)));
   const bool owns = owns_answers(engine.position());
-  std::array<double, 2> sums = {};  // of the differences, and their number
+  std::array<double, 2> sums = {};  // the sum of the differences, and their number
   for (const StoredBatch& one : all) {
     const data::BatchView view = batch.view(answers, 0);
     for (size_t b = 0; b < view.samples.size(); ++b) copy_row(one, b, view, b);
