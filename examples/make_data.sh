@@ -24,6 +24,9 @@ tessera data build --tokenizer spiece.model --split paragraphs --out data/t5 tra
 
 awk 'BEGIN { for (a = 1; a <= 20; a++) for (b = 1; b <= 20; b++)
   printf "{\"messages\": [{\"role\": \"user\", \"content\": \"%d plus %d?\"}, {\"role\": \"assistant\", \"content\": \"%d\"}]}\n", a, b, a + b }' >chat.jsonl
+# Pairs of answers of which the shorter one is preferred.
+awk 'BEGIN { for (a = 1; a <= 20; a++) for (b = 1; b <= 20; b++)
+  printf "{\"prompt\": \"%d plus %d is \", \"chosen\": \"%d\", \"rejected\": \"%d, I think, or so\"}\n", a, b, a + b, a + b }' >preferences.jsonl
 
 tessera train "$(dirname "$0")/pretrain_llama.yaml" run.name=base schedule.steps=20 metrics.validate_sequences=16
 tessera checkpoint export runs/base --to base-hf

@@ -123,6 +123,13 @@ def asked(chosen):
             "data.template": "{prompt}{response}", "data.validation": "[../few.jsonl]", **target}
 
 
+def preferences(kind, **keys):
+    """Pairs of answers, without terms of the loss over tokens and without validation."""
+    data = {"data.train": "[]", "data.instructions": "[../preferred.jsonl]",
+            "data.long_examples": "truncate", "data.validation": "[]"}
+    return {"objective.kind": kind, **data, **{f"objective.{key}": value for key, value in keys.items()}}
+
+
 def frozen_but_head(chosen):
     layers = "encoder.*, bridge.*, decoder.*" if chosen["model"] == "t5" else "layer.*"
     return {"optimizer.freeze": f"[embed.*, {layers}]".replace(" ", "")}
@@ -193,6 +200,11 @@ FACTORS = {
     "parametrization": {"standard": {}, "mup": {"model.mup.base": 16, "model.mup.base_head_width": 4}},
     "noise scale": {"none": {}, "measured": {"metrics.noise_scale_every_steps": 2}},
     "loss": {"plain": {}, "terms": {"loss.z_loss": 0.01, "loss.label_smoothing": 0.1}},
+    "objective": {
+        "sft": {},
+        **{kind: preferences(kind) for kind in ("dpo", "ipo", "orpo", "kto", "simpo", "reward")},
+        "adapters off": preferences("dpo", reference="adapters_off"),
+    },
     "ema": {"none": {}, "kept": with_ema},
     "data": {
         "text": {},
@@ -479,7 +491,7 @@ def task_on(case, layout, ranks):
 
 def evaluate(case):
     found = loss_of(case, "run")
-    if case.chosen["data"] not in NOT_EVALUATED:
+    if case.chosen["data"] not in NOT_EVALUATED and case.chosen["objective"] == "sft":
         case.check_near("eval's loss", found, case.validation, case.bound())
     if case.ranks == 1:
         return
@@ -693,6 +705,7 @@ class Place:
             json.dumps({"asked": json.loads(line)["prompt"], "answers": ["ae", "ou aeou", "o"], "right": k % 3}) + "\n"
             for k, line in enumerate(asked[:5])))
         (work / "few.jsonl").write_text("\n".join(asked[:8]))
+        (work / "preferred.jsonl").write_text("\n".join(texts.pairs()))
         (work / "machine.yaml").write_text(MACHINE)
 
 

@@ -304,7 +304,8 @@ def draw_without_context(rng, precision, family):
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
             optimizer = optimizer_of("adamw", precision)
-    return with_mup(with_ahead(with_terms(with_groups(with_matrices(without_overlap({**model, **optimizer, **tuning, "precision": precision,
+    return with_objective(with_mup(with_ahead(with_terms(with_groups(with_matrices(without_overlap({
+            **model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
             "compiler.attention": attention if model["texts"] in ("one", "stages") else "fused",
@@ -314,7 +315,7 @@ def draw_without_context(rng, precision, family):
             **draw_ramp(rng, data * micro),
             "layout.offload": rng.choice(["none", "none", "activations", "activations:1"]),
             "compiler.tp_comm_overlap": tensor > 1 and rng.random() < 0.5,
-            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])}))))))
+            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])})))))))
 
 
 def without_overlap(case):
@@ -365,6 +366,17 @@ def with_mup(case):
         return case
     return {**case, "model.mup.base": case["model.hidden"] // rng.choice([1, 2, 4]),
             "model.mup.base_head_width": rng.choice([0, 4])}
+
+
+def with_objective(case):
+    """A sixth of the cases of decoders learn from pairs of answers, sampled with the case as seed."""
+    rng = random.Random("objective" + json.dumps(case))
+    terms = ("loss.z_loss", "loss.label_smoothing", "model.router.balance_loss", "model.router.z_loss",
+             "model.mtp_depth")
+    if case["texts"] in ("spans", "pairs") or rng.random() < 5 / 6 or any(case.get(key) for key in terms):
+        return case
+    return {**case, "texts": "preferred", "compiler.attention": "fused",
+            "objective.kind": rng.choice(["dpo", "ipo", "orpo", "kto", "simpo", "reward"])}
 
 
 def with_groups(case):
@@ -480,6 +492,8 @@ def data_keys(case, work):
                        f", train: [{work}/lines, {work}/train]}}]"],
             "apart": [f"data.train=[{work}/lines]", f"data.validation=[{work}/lines]",
                       "data.intra_document_masking=true"],
+            "preferred": ["data.train=[]", f"data.instructions=[{work}/preferred.jsonl]",
+                          "data.long_examples=truncate", "data.validation=[]"],
             "instructions": [*asked, f"data.validation=[{work}/asked.jsonl]",
                              "data.intra_document_masking=true"]}[case["texts"]]
 
@@ -593,6 +607,7 @@ class Place:
                  work / "lines", work / "lines.txt")
         asked = texts.examples()
         (work / "asked.jsonl").write_text("\n".join(asked))
+        (work / "preferred.jsonl").write_text("\n".join(texts.pairs()))
         (work / "tasks").mkdir(exist_ok=True)
         lines = [json.loads(line) for line in asked[:7]]
         (work / "tasks" / "asked.jsonl").write_text("".join(

@@ -59,6 +59,11 @@ class RandomTexts:
         return [json.dumps({"prompt": line, "response": "a" * self.rng.choice([1, 1, 1, 12])})
                 for line in self.lines]
 
+    def pairs(self):
+        """Pairs of answers as JSON lines; the first is the shorter one."""
+        return [json.dumps({"prompt": line, "chosen": "a" * self.rng.choice([1, 2]),
+                            "rejected": "e" * self.rng.choice([3, 4, 7])}) for line in self.lines]
+
 
 def unigram_tokenizer(tessera, work):
     """Trains a SentencePiece model with sentinels on text.txt."""

@@ -45,8 +45,34 @@ Tree as_tree(const data::Tokenizer& tokenizer, const data::InstructionData& data
   return t;
 }
 
+// Shows both texts of the pair of a sample.
+Tree show_pair(const data::Tokenizer& tokenizer, train::TrainingRowReader& rows, int64_t sample,
+               bool ids, bool json) {
+  const data::PreferenceData& data = *rows.preferences();
+  const int64_t pair = rows.pair_of(sample);
+  Tree t, texts = Tree::list();
+  t.set("sample", Tree(sample));
+  t.set("place", Tree(data.place(pair)));
+  if (!json) fmt::print("sample {}, {}\n", sample, printable(data.place(pair)));
+  for (const int64_t answer : {0, 1}) {
+    const auto tokens = data.ids(pair, answer);
+    const auto learned = data.learned(pair, answer);
+    Tree text;
+    text.set("tokens", list_of(tokens));
+    text.set("learned", list_of(learned));
+    text.set("text", Tree(tokenizer.decode(tokens)));
+    texts.push(std::move(text));
+    if (json) continue;
+    fmt::print("  {} text, {} tokens:\n{}\n{}", answer == 0 ? "first" : "second", tokens.size(),
+               marked_text(tokenizer, tokens, learned), ids ? marked_ids(tokens, learned) : "");
+  }
+  t.set("texts", std::move(texts));
+  return t;
+}
+
 Tree show_sample(const data::Tokenizer& tokenizer, train::TrainingRowReader& rows, int64_t sample,
                  bool ids, bool json) {
+  if (rows.preferences() != nullptr) return show_pair(tokenizer, rows, sample, ids, json);
   const data::InstructionData& data = *rows.instructions();
   Tree t, examples = Tree::list();
   t.set("sample", Tree(sample));
@@ -82,8 +108,9 @@ int explain_instructions(const config::RunConfig& run, std::optional<int64_t> st
   const int64_t first = step ? shape.samples_before(*step - 1) : sample;
   const int64_t end = step ? shape.samples_before(*step) : sample + 1;
   Tree t, samples = Tree::list();
-  t.set("data", data::to_tree(rows.instructions()->counts()));
-  if (!json) fmt::print("{}\n", data::describe(rows.instructions()->counts()));
+  const data::InstructionCounts counts = rows.counts().value();
+  t.set("data", data::to_tree(counts));
+  if (!json) fmt::print("{}\n", data::describe(counts));
   for (int64_t s = first; s < end; ++s) samples.push(show_sample(*tokenizer, rows, s, ids, json));
   t.set("samples", std::move(samples));
   if (json) fmt::print("{}\n", to_json(t));

@@ -152,9 +152,10 @@ int verb_finetune(Args args) {
   config::validate(config);
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(config));
   const train::TrainingRowReader rows(config, tokenizer->vocabulary_size(), *tokenizer);
-  if (rows.instructions() == nullptr)
+  const std::optional<data::InstructionCounts> counts = rows.counts();
+  if (!counts)
     throw UsageError("finetune: data.instructions is empty, expected the files of --data");
-  set_steps(tree, f, rows.instructions()->rows());
+  set_steps(tree, f, counts->rows);
   put_run_file(file,
                "# Written by `tessera finetune`. `tessera train` with this file resumes it.\n" +
                    to_yaml(tree));

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/enum_array.h"
 #include "compile/layout.h"
 #include "compile/optimizer.h"
+#include "ir/ops/preference.h"
 #include "model/model_config.h"
 
 namespace tessera::compile {
@@ -21,16 +24,20 @@ enum class ProgramKind : uint8_t {
 };
 constexpr size_t count_of(ProgramKind) { return static_cast<size_t>(ProgramKind::kDecode) + 1; }
 
+// The name of the weight [1, hidden] that replaces the LM head of a reward model.
+inline constexpr std::string_view kScoreHead = "head.score.weight";
+
 struct CompileRequest {
   model::ModelConfig model;
   Layout layout;
   CompilerOptions options;
   Precision precision = Precision::kFp32;
   LossPolicy loss;
-  OptimizerPolicy optimizer;           // for weights that no group matches
-  std::vector<OptimizerGroup> groups;  // the first group that matches a weight is used
-  double average_decay = 0;            // decay of the exponential mean of trained weights; 0: none
-  double clip_norm = 1;                // largest norm of the gradients of all weights together
+  std::optional<PreferenceTerms> preference;  // a loss over pairs of answers instead of tokens
+  OptimizerPolicy optimizer;                  // for weights that no group matches
+  std::vector<OptimizerGroup> groups;         // the first group that matches a weight is used
+  double average_decay = 0;  // decay of the exponential mean of trained weights; 0: none
+  double clip_norm = 1;      // largest norm of the gradients of all weights together
   AdapterPolicy adapters;
   std::vector<std::string> frozen;  // patterns of names of weights that are not trained
   ProgramKind kind = ProgramKind::kTrain;
@@ -39,6 +46,8 @@ struct CompileRequest {
   int64_t encoder_tokens = 0;  // per encoder input
   bool intra_document_masking = false;
   bool reuse_encoder_output = false;  // kDecode only: it is already cached
+  bool keep_answer_sums = false;      // kValidate with `preference`: the value `logits` has the
+                                      // log-probabilities of the answers, for the host
   int64_t microbatches = 1;           // per step
   int64_t stage = 0;                  // pipeline stage of the program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that

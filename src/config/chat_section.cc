@@ -15,7 +15,7 @@ namespace {
 constexpr std::array kKeys{"messages", "role",    "content", "conversations", "from",
                            "value",    "tools",   "system",  "instruction",   "input",
                            "output",   "history", "prompt",  "completion",    "chosen",
-                           "rejected", "text"};
+                           "rejected", "label",   "margin",  "text"};
 constexpr std::array kRoles{"user", "assistant", "system", "tool"};
 
 template <class Names>

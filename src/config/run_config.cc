@@ -121,6 +121,7 @@ KeyErrors errors_of(const RunConfig& config, DataUse use) {
   check(config.data, use, config, errors);
   check(config.chat, config, errors);
   check(config.batch, config, errors);
+  check(config.objective, config, errors);
   check(config.optimizer, errors);
   check(config.lora, errors);
   check(config.loss_scale, errors);

@@ -12,6 +12,7 @@
 #include "config/chat_section.h"
 #include "config/data_section.h"
 #include "config/layout_section.h"
+#include "config/objective_section.h"
 #include "config/optimizer_section.h"
 #include "config/run_section.h"
 #include "config/schedule.h"
@@ -25,6 +26,7 @@ struct RunConfig {
   DataSection data;
   ChatSection chat;
   BatchSection batch;
+  ObjectiveSection objective;
   LossSection loss;
   OptimizerSection optimizer;
   LoraSection lora;
@@ -48,6 +50,7 @@ struct RunConfig {
     visit("data", self.data, "");
     visit("data", self.chat, "");
     visit("batch", self.batch, "");
+    visit("objective", self.objective, "");
     visit("loss", self.loss, "");
     visit("optimizer", self.optimizer, "");
     visit("lora", self.lora, "");

@@ -79,6 +79,7 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Progra
   if (config.model.mup.base > 0) divide_by_shape(r, config.model.width_ratio());
   r.loss = {config.loss.z_loss, config.loss.label_smoothing,
             config.model.mtp_depth > 0 ? config.loss.mtp_weight : 0};
+  r.preference = preference_terms(config.objective);
   r.average_decay = o.ema;
   r.clip_norm = o.clip_norm;
   r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};

@@ -31,6 +31,8 @@ class BatchSource::Prefetch {
         values->resize(places);
       }
       slot.source.resize(shape.micro * shape.source_length);
+      if (shape.references > 0) slot.answers.resize(places);
+      slot.references.resize(shape.micro * shape.references);
     }
   }
   ~Prefetch() {
@@ -47,6 +49,8 @@ class BatchSource::Prefetch {
   struct Slot {
     std::vector<int32_t> tokens, labels, positions, documents;  // [b, T]
     std::vector<int32_t> source;                                // [b, S]
+    std::vector<int32_t> answers;                               // [b, T], or empty
+    std::vector<double> references;                             // [b, R]
     std::exception_ptr error;
   };
 
@@ -98,10 +102,10 @@ class BatchSource::Prefetch {
   void read(int64_t number, Slot& slot) {
     const int64_t first =
         shape_.first_sample + (number * shape_.ranks + shape_.rank) * shape_.micro;
-    const auto row = [](std::vector<int32_t>& values, int64_t i, int64_t length) {
+    const auto row = [](auto& values, int64_t i, int64_t length) {
       return std::span(values).subspan(i * length, length);
     };
-    const int64_t t = shape_.sequence_length;
+    const int64_t t = shape_.sequence_length, r = shape_.references;
     slot.error = nullptr;
     // An error belongs to the number that caused it. fill() throws it when that number is
     // requested, so an error in data after the last step does not fail the run.
@@ -109,7 +113,8 @@ class BatchSource::Prefetch {
       for (int64_t i = 0; i < shape_.micro; ++i) {
         reader_(first + i,
                 {row(slot.tokens, i, t), row(slot.labels, i, t), row(slot.positions, i, t),
-                 row(slot.documents, i, t), row(slot.source, i, shape_.source_length)});
+                 row(slot.documents, i, t), row(slot.source, i, shape_.source_length),
+                 row(slot.answers, i, r > 0 ? t : 0), row(slot.references, i, r)});
       }
     } catch (...) {
       slot.error = std::current_exception();
@@ -252,6 +257,10 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
         "a micro-batch of {} x {} + {} in views of {}, {}, {}, {}, {} and {}", b, t, s,
         out.tokens.size(), out.labels.size(), out.positions.size(), out.samples.size(),
         out.documents.size(), out.source.size());
+  CHECK(std::ssize(out.references) == shape.micro * shape.references &&
+            out.answers.size() == (shape.references > 0 ? tokens : 0),
+        "{} figures of pairs in views of {} and {}", shape.references, out.references.size(),
+        out.answers.size());
   // Sample numbers are global: the same for every layout of data-parallel ranks.
   const int64_t first = shape.sample_of(step, microbatch);
   const int64_t before =
@@ -261,6 +270,8 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
     copy_part(slot.labels, shape.micro, out.part, out.labels);
     copy_part(slot.positions, shape.micro, out.part, out.positions);
     std::copy(slot.source.begin(), slot.source.end(), out.source.begin());
+    if (!out.answers.empty()) copy_part(slot.answers, shape.micro, out.part, out.answers);
+    std::copy(slot.references.begin(), slot.references.end(), out.references.begin());
     if (!out.documents.empty()) {
       std::copy(slot.documents.begin(), slot.documents.end(), out.documents.begin());
     }
@@ -322,6 +333,7 @@ void clear_row(size_t from, const SampleRow& row) {
     row.labels[t] = kIgnoredLabel;
     row.positions[t] = static_cast<int32_t>(t);
     row.documents[t] = kNoDocument;
+    if (!row.answers.empty()) row.answers[t] = kNoAnswer;
   }
 }
 

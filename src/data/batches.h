@@ -16,6 +16,9 @@ constexpr int32_t kIgnoredLabel = -100;
 // The document number of positions without a token.
 constexpr int32_t kNoDocument = -1;
 
+// The answer number of positions whose label belongs to no answer.
+constexpr int32_t kNoAnswer = -1;
+
 struct SampleRow {
   std::span<int32_t> tokens;     // [T]  input of the model, or of its decoder
   std::span<int32_t> labels;     // [T]  the next token at each position, or kIgnoredLabel
@@ -23,6 +26,9 @@ struct SampleRow {
   std::span<int32_t>
       documents;  // [T]  number of the document in the row, from 0; kNoDocument after the last
   std::span<int32_t> source;  // [S]  encoder input; S = 0: there is no encoder
+  // Of preference data (preferences.h); otherwise empty.
+  std::span<int32_t> answers = {};    // [T]  number of the answer of each label, or kNoAnswer
+  std::span<double> references = {};  // [R]  figures of the pair
 };
 
 // Writes every element of the row. Must be a pure function of the sample's number.
@@ -32,7 +38,7 @@ using RowReader = std::function<void(int64_t sample, const SampleRow& row)>;
 // there are fewer, the rest of the row is token 0 and kIgnoredLabel.
 void fill_row(std::span<const int32_t> ids, const SampleRow& row);
 
-// Fills a row with token 0, kIgnoredLabel and kNoDocument from position `from` on.
+// Fills a row with token 0, kIgnoredLabel, kNoDocument and kNoAnswer from position `from` on.
 void clear_row(size_t from, const SampleRow& row);
 
 // The number of sequences per step, with batch-size warm-up: ramp[0] in the first ramp_steps steps
@@ -75,6 +81,7 @@ struct BatchShape {
   int64_t sequence_length = 0;  // T
   int64_t rank = 0, ranks = 1;  // data-parallel rank and their number
   int64_t source_length = 0;    // S, the length of the encoder input; 0: there is no encoder
+  int64_t references = 0;       // R, the figures of a pair of answers; 0: rows have none
   std::vector<int64_t> ramp = {};
   int64_t ramp_steps = 0;
 
@@ -127,6 +134,8 @@ struct BatchView {
   std::span<int64_t> samples;         // [b]     global sample numbers
   std::span<int32_t> documents = {};  // [b, T]  document numbers; empty: not needed
   std::span<int32_t> source = {};     // [b, S]
+  std::span<int32_t> answers = {};    // [b, T / part.count]
+  std::span<double> references = {};  // [b, R]
   RowPart part = {};
   std::vector<AheadView> ahead = {};  // by depth, from 1; empty: not needed
 };

@@ -27,6 +27,7 @@
 #include "ir/ops/matmul.h"
 #include "ir/ops/muon.h"
 #include "ir/ops/norm.h"
+#include "ir/ops/preference.h"
 #include "ir/ops/rotary.h"
 #include "ir/ops/router.h"
 #include "ir/ops/scale.h"
@@ -110,6 +111,10 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          LogitsMax,            //
                                          LogitsSums,           //
                                          DividedCrossEntropy,  //
+                                         LogitsSumsGrad,       //
+                                         AnswerSums,           //
+                                         AnswerSumsGrad,       //
+                                         PreferenceLoss,       //
                                          Clear,                //
                                          Pack,                 //
                                          Squares,              //

@@ -33,8 +33,9 @@ Sharding dual(const Sharding& s) {
 }
 
 bool has_gradient(const Value& v) {
-  const bool number = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
-  return number && !is_batch(v.role) && v.role != Role::kStep;
+  const bool number = v.dtype == DType::kF32 || v.dtype == DType::kF64 || v.dtype == DType::kBF16 ||
+                      v.dtype == DType::kF16;
+  return number && !is_batch(v.role) && v.role != Role::kStep && v.role != Role::kReport;
 }
 
 Signature split_signature(const ShardingRule& rule, char label) {

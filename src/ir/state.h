@@ -30,7 +30,15 @@ enum ReportSlot : int {
   kZLoss = 9,          // z-loss of the logits, over the loss tokens
   kAheadLoss = 10,     // cross-entropy of multi-token prediction, over its own loss tokens …
   kAheadTokens = 11,   // … and their number, both summed over the depths
-  kReportSize = 16,
+  // Of losses of preferences (ir/ops/preference.h), where kLossTokens counts pairs. Sums over the
+  // pairs; of kto, over the desirable and over the undesirable examples.
+  kChosenReward = 12,
+  kRejectedReward = 13,
+  kPreferred = 14,  // pairs whose chosen answer has the larger reward; of kto, desirable examples
+  kChosenLogProb = 15,
+  kRejectedLogProb = 16,
+  kObjectiveFigure = 17,  // orpo: cross-entropy of the chosen answers; kto: z, once per example
+  kReportSize = 24,
 };
 
 }  // namespace tessera

@@ -67,6 +67,8 @@ enum class Role : uint8_t {
   kDocuments,    // index of the document of each token
   kAheadTokens,  // token ids some positions ahead, one value per depth (multi-token prediction)
   kAheadLabels,  // labels likewise
+  kAnswers,      // number of the answer that each label belongs to; -1: none
+  kReferences,   // figures of the answers of a row: see ir/ops/preference.h
   kSource,       // token ids that an encoder reads
   kStep,         // learning rate, step number, seed: see ir/state.h
   kReport,       // loss, tokens, squares: see ir/state.h

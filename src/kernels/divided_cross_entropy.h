@@ -47,6 +47,16 @@ struct LogitsSumsArgs {
 void launch(Cpu, const Launch&, const LogitsSumsArgs&);
 void launch(Gpu, const Launch&, const LogitsSumsArgs&);
 
+// dz of ds, the gradient of the sums, for other losses of them than the one below:
+// ds[n, 0] e^(z[n, v] - m[n]) + ds[n, 1] [v = label[n]], times the slope of the cap.
+struct LogitsSumsGradArgs {
+  DividedLogits logits;       // overwritten by dz
+  TensorView max;             // [N] f32, of all ranks
+  TensorView labels, d_sums;  // [N] i32, [N, 2] f32
+};
+void launch(Cpu, const Launch&, const LogitsSumsGradArgs&);
+void launch(Gpu, const Launch&, const LogitsSumsGradArgs&);
+
 struct DividedCrossEntropyArgs {
   DividedLogits logits;      // with `gradient`: overwritten by dz
   TensorView max, sums;      // reduced over all ranks

@@ -18,6 +18,7 @@
 #include "kernels/latent_heads.h"
 #include "kernels/muon.h"
 #include "kernels/norm.h"
+#include "kernels/preference.h"
 #include "kernels/rotary.h"
 #include "kernels/router.h"
 #include "kernels/sum.h"
@@ -73,6 +74,10 @@ using AllArgs = ArgsList<ClearArgs,                //
                          LogitsMaxArgs,            //
                          LogitsSumsArgs,           //
                          DividedCrossEntropyArgs,  //
+                         LogitsSumsGradArgs,       //
+                         AnswerSumsArgs,           //
+                         AnswerSumsGradArgs,       //
+                         PreferenceLossArgs,       //
                          SquaresArgs,              //
                          FirstNonFiniteArgs,       //
                          ClipArgs,                 //

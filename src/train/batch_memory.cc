@@ -16,12 +16,13 @@ std::span<T> whole(const TensorView& view) {
 
 StoredBatch copy_of(const data::BatchView& b) {
   const auto copied = [](auto from) { return std::vector(from.begin(), from.end()); };
-  StoredBatch out = {copied(b.tokens),    copied(b.labels), copied(b.positions),
-                     copied(b.documents), copied(b.source), copied(b.samples)};
+  StoredBatch out = {copied(b.tokens), copied(b.labels),  copied(b.positions), copied(b.documents),
+                     copied(b.source), copied(b.answers), copied(b.samples)};
   for (const data::AheadView& a : b.ahead) {
     out.ahead_tokens.push_back(copied(a.tokens));
     out.ahead_labels.push_back(copied(a.labels));
   }
+  out.references = copied(b.references);
   return out;
 }
 
@@ -37,11 +38,13 @@ void copy(const StoredBatch& from, const data::BatchView& to) {
   copy(from.positions, to.positions);
   copy(from.documents, to.documents);
   copy(from.source, to.source);
+  copy(from.answers, to.answers);
   copy(from.samples, to.samples);
   for (size_t d = 0; d < to.ahead.size(); ++d) {
     copy(from.ahead_tokens.at(d), to.ahead[d].tokens);
     copy(from.ahead_labels.at(d), to.ahead[d].labels);
   }
+  copy(from.references, to.references);
 }
 
 }  // namespace
@@ -53,21 +56,22 @@ data::BatchView BatchMemory::view(runtime::Executor& e, int64_t microbatch) {
                        whole<int32_t>(view(Role::kPositions)),
                        whole<int64_t>(view(Role::kSamples))};
   const runtime::RankPosition& at = e.bound().position();
-  const Value& tokens = e.bound().program()[e.bound().only(Role::kTokens)];
-  b.part = {at.at[AxisKind::kContext], at.mesh[AxisKind::kContext],
-            tokens.sharding.cut == ContextCut::kZigzag};
+  const Program& program = e.bound().program();
+  const ContextCut cut = program[e.bound().only(Role::kTokens)].sharding.cut;
+  b.part = {at.at[AxisKind::kContext], at.mesh[AxisKind::kContext], cut == ContextCut::kZigzag};
   if (e.bound().has(Role::kDocuments)) b.documents = whole<int32_t>(view(Role::kDocuments));
   const auto views = [&](Role role) {
     std::vector<std::span<int32_t>> all;
-    const Program& p = e.bound().program();
-    for (const ValueId v : p.values.ids())
-      if (p[v].role == role && p[v].buffer != kNone)
+    for (const ValueId v : program.values.ids())
+      if (program[v].role == role && program[v].buffer != kNone)
         all.push_back(whole<int32_t>(e.bound().view(v, 0, microbatch)));
     return all;
   };
   const auto tokens = views(Role::kAheadTokens), labels = views(Role::kAheadLabels);
   for (size_t d = 0; d < tokens.size(); ++d) b.ahead.push_back({tokens[d], labels.at(d)});
   if (e.bound().has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));
+  if (e.bound().has(Role::kAnswers)) b.answers = whole<int32_t>(view(Role::kAnswers));
+  if (e.bound().has(Role::kReferences)) b.references = whole<double>(view(Role::kReferences));
   return b;
 }
 
@@ -91,6 +95,7 @@ std::vector<StoredBatch> BatchMemory::stored(runtime::Executor& e, int64_t micro
 void BatchMemory::rewrite(runtime::Executor& e, std::span<const StoredBatch> batches,
                           int64_t step) {
   for (int64_t m = 0; m < std::ssize(batches); ++m) copy(batches[m], view(e, m));
+  first_ = batches[0];
   step_ = step;
 }
 
@@ -106,7 +111,9 @@ void copy_row(const StoredBatch& from, size_t row, const data::BatchView& to, si
   copied(from.positions, to.positions);
   copied(from.documents, to.documents);
   copied(from.source, to.source);
+  copied(from.answers, to.answers);
   copied(from.samples, to.samples);
+  copied(from.references, to.references);
 }
 
 }  // namespace tessera::train

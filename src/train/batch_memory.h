@@ -12,9 +12,10 @@ namespace tessera::train {
 
 // A micro-batch outside the arena, in the layout of data::BatchView.
 struct StoredBatch {
-  std::vector<int32_t> tokens, labels, positions, documents, source;
+  std::vector<int32_t> tokens, labels, positions, documents, source, answers;
   std::vector<int64_t> samples;
   std::vector<std::vector<int32_t>> ahead_tokens, ahead_labels;  // by depth (data::AheadView)
+  std::vector<double> references;
 };
 
 // Copies row `row` of `from` to row `to_row` of `to`, which has rows of the same length.

@@ -22,12 +22,11 @@ std::string read_times(double epochs) {
 std::vector<std::string> data_lines(const TrainingRowReader& rows,
                                     const std::vector<ValidationSet>& validation, int64_t samples) {
   const double epochs = rows.epochs(samples);
-  const data::InstructionData* instructions = rows.instructions();
-  std::vector<std::string> lines = {fmt::format("data      {} · {}",
-                                                instructions
-                                                    ? data::describe(instructions->counts())
-                                                    : format_count(rows.tokens()) + " tokens",
-                                                read_times(epochs))};
+  const std::optional<data::InstructionCounts> counts = rows.counts();
+  std::vector<std::string> lines = {
+      fmt::format("data      {} · {}",
+                  counts ? data::describe(*counts) : format_count(rows.tokens()) + " tokens",
+                  read_times(epochs))};
   for (const auto& [name, data] : validation)
     if (const data::InstructionData* set = data->instructions())
       lines.push_back(fmt::format("validate  {}: {}", name, data::describe(set->counts())));
@@ -41,8 +40,8 @@ std::vector<std::string> data_lines(const TrainingRowReader& rows,
 
 Tree data_counts(const TrainingRowReader& rows, int64_t samples) {
   Tree t;
-  if (rows.instructions())
-    t = data::to_tree(rows.instructions()->counts());
+  if (const std::optional<data::InstructionCounts> counts = rows.counts())
+    t = data::to_tree(*counts);
   else
     t.set("tokens", Tree(rows.tokens()));
   t.set("epochs", Tree(rows.epochs(samples)));

@@ -59,6 +59,22 @@ constexpr EnumArray<Metric, MetricName> kNames = {
                "Load of the busiest expert of a layer divided by the mean load"},
     MetricName{"load_entropy", "experts/load_entropy", "tessera_load_entropy_ratio",
                "Entropy of the loads of the experts of a layer divided by that of even loads"},
+    MetricName{"rewards_chosen", "rewards/chosen", "tessera_reward_chosen",
+               "Reward of the chosen answers, mean over the pairs of a step"},
+    MetricName{"rewards_rejected", "rewards/rejected", "tessera_reward_rejected",
+               "Reward of the rejected answers"},
+    MetricName{"rewards_margins", "rewards/margins", "tessera_reward_margin",
+               "Difference between the rewards of chosen and rejected answers"},
+    MetricName{"rewards_accuracies", "rewards/accuracies", "tessera_reward_accuracy_ratio",
+               "Share of pairs whose chosen answer has the larger reward"},
+    MetricName{"logps_chosen", "logps/chosen", "tessera_log_probability_chosen",
+               "Log-probability of the chosen answers, sum over their tokens"},
+    MetricName{"logps_rejected", "logps/rejected", "tessera_log_probability_rejected",
+               "Log-probability of the rejected answers"},
+    MetricName{"kl", "kl", "tessera_kl_divergence",
+               "Estimate of the KL divergence from the reference model, with objective kto"},
+    MetricName{"nll_loss", "nll_loss", "tessera_chosen_cross_entropy",
+               "Cross-entropy of the chosen answers per token, with objective orpo"},
     MetricName{"source_loss", "train/source_loss/{source}", "tessera_source_loss",
                "Training loss on the samples of a dataset of the blend in one step"},
     MetricName{"source_tokens", "train/source_tokens/{source}", "tessera_source_tokens",
@@ -85,6 +101,19 @@ void add(const StepCommunication& c, std::vector<MetricScalar>& out) {
                    {{"axis", std::string(kTrafficAxes[i])}}});
   out.push_back({Metric::kSlowestRank, static_cast<double>(c.slowest_rank)});
   out.push_back({Metric::kSlowestOverMean, c.slowest_over_mean});
+}
+
+void add(const PreferenceMetrics& m, std::vector<MetricScalar>& out) {
+  out.push_back({Metric::kRewardChosen, m.chosen_reward});
+  out.push_back({Metric::kRewardRejected, m.rejected_reward});
+  out.push_back({Metric::kRewardMargin, m.margin()});
+  if (m.has_accuracy) out.push_back({Metric::kRewardAccuracy, m.accuracy});
+  if (m.has_log_probs) {
+    out.push_back({Metric::kLogpChosen, m.chosen_log_prob});
+    out.push_back({Metric::kLogpRejected, m.rejected_log_prob});
+  }
+  if (m.kl) out.push_back({Metric::kKl, *m.kl});
+  if (m.chosen_nll) out.push_back({Metric::kChosenNll, *m.chosen_nll});
 }
 
 }  // namespace
@@ -124,6 +153,7 @@ std::vector<MetricScalar> scalars_of(const StepMetrics& m) {
   if (m.z_loss) out.push_back({Metric::kZLoss, *m.z_loss});
   if (m.mtp_loss) out.push_back({Metric::kMtpLoss, *m.mtp_loss});
   if (m.noise_scale) out.push_back({Metric::kNoiseScale, *m.noise_scale});
+  if (m.preference) add(*m.preference, out);
   if (m.router) {
     out.push_back({Metric::kRouterLoss, m.router->loss});
     out.push_back({Metric::kBusiestExpert, m.router->busiest});

@@ -27,6 +27,19 @@ void set(Tree& t, const StepCommunication& c) {
   t.set("slowest_over_mean", Tree(c.slowest_over_mean));
 }
 
+void set(Tree& t, const PreferenceMetrics& m) {
+  t.set("rewards_chosen", Tree(m.chosen_reward));
+  t.set("rewards_rejected", Tree(m.rejected_reward));
+  t.set("rewards_margins", Tree(m.margin()));
+  if (m.has_accuracy) t.set("rewards_accuracies", Tree(m.accuracy));
+  if (m.has_log_probs) {
+    t.set("logps_chosen", Tree(m.chosen_log_prob));
+    t.set("logps_rejected", Tree(m.rejected_log_prob));
+  }
+  if (m.kl) t.set("kl", Tree(*m.kl));
+  if (m.chosen_nll) t.set("nll_loss", Tree(*m.chosen_nll));
+}
+
 }  // namespace
 
 std::string to_json_line(const StepMetrics& m) {
@@ -50,6 +63,7 @@ std::string to_json_line(const StepMetrics& m) {
   if (m.z_loss) t.set("z_loss", Tree(*m.z_loss));
   if (m.mtp_loss) t.set("mtp_loss", Tree(*m.mtp_loss));
   if (m.noise_scale) t.set("noise_scale", Tree(*m.noise_scale));
+  if (m.preference) set(t, *m.preference);
   if (m.router) {
     t.set("router_loss", Tree(m.router->loss));
     t.set("busiest_expert", Tree(m.router->busiest));

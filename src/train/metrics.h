@@ -7,8 +7,9 @@
 //    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
 //    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
 //    "slowest_over_mean"; with fp16 also "loss_scale" and "skipped"; with experts also
-//    "router_loss", "busiest_expert" and "load_entropy"; "z_loss", "mtp_loss" and "noise_scale" if
-//    the run has them
+//    "router_loss", "busiest_expert" and "load_entropy"; with pairs of answers also
+//    "rewards_chosen", "rewards_rejected", "rewards_margins", "rewards_accuracies", "logps_chosen",
+//    "logps_rejected", "kl", "nll_loss"; "z_loss", "mtp_loss" and "noise_scale" if the run has them
 //   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   per validation set
 //   {"step":8,"source":"wiki","source_loss":…,"source_tokens":…}   per dataset of a blend
 //   {"step":8,"task":"piqa","examples":…,"accuracy":…,"accuracy_error":…}   per task
@@ -40,6 +41,21 @@ struct RouterMetrics {
   double loss = 0, busiest = 0, entropy = 0;
 };
 
+// Figures of a loss over pairs of answers, means over the pairs of a step. Rewards are those of the
+// objective (docs/objectives.md). Of kto, which has single answers, the figures of the chosen are
+// means over desirable answers, those of the rejected over undesirable ones.
+struct PreferenceMetrics {
+  double chosen_reward = 0, rejected_reward = 0;
+  double accuracy = 0;  // share of pairs whose chosen answer has the larger reward; none for kto
+  double chosen_log_prob = 0,
+         rejected_log_prob = 0;           // sums over the tokens; none for reward models
+  std::optional<double> kl = {};          // with kto
+  std::optional<double> chosen_nll = {};  // with orpo
+  bool has_accuracy = true, has_log_probs = true;
+
+  double margin() const { return chosen_reward - rejected_reward; }
+};
+
 struct StepMetrics {
   int64_t step = 0;            // from 1
   int64_t tokens = 0;          // loss tokens since the start of the run, including this step
@@ -58,6 +74,7 @@ struct StepMetrics {
   std::optional<double> z_loss = {};                    // with loss.z_loss
   std::optional<double> mtp_loss = {};                  // with model.mtp_depth
   std::optional<double> noise_scale = {};  // in sequences, at the steps that measure it
+  std::optional<PreferenceMetrics> preference = {};     // with objectives other than sft
 };
 
 struct ValidationMetrics {

@@ -24,7 +24,7 @@ namespace {
 // Returns true for keys that make it another run: its losses would not continue the earlier ones.
 bool changes_the_run(const std::string& path) {
   return path.starts_with("model.") || path.starts_with("data.") || path == "run.seed" ||
-         path == "optimizer.kind";
+         path.starts_with("objective.") || path == "optimizer.kind";
 }
 
 // Returns true if the configuration has adapters. They are part of what the weights compute, and

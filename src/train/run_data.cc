@@ -46,6 +46,17 @@ std::string identity_of(const data::InstructionData& data) {
                      data.rows(), data.tokens(), hash);
 }
 
+std::string identity_of(const data::PreferenceData& data) {
+  return fmt::format("{} pairs, {} tokens, hash {:016x}", data.pairs(), data.tokens(),
+                     data.fingerprint());
+}
+
+data::PreferenceUse use_of(config::ObjectiveKind kind) {
+  if (kind == config::ObjectiveKind::kKto) return data::PreferenceUse::kExamples;
+  return kind == config::ObjectiveKind::kReward ? data::PreferenceUse::kScores
+                                                : data::PreferenceUse::kPairs;
+}
+
 }  // namespace
 
 data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary) {
@@ -96,6 +107,15 @@ TrainingRowReader::TrainingRowReader(const config::RunConfig& config, int64_t vo
                                      const data::Tokenizer& tokenizer)
     : tokens_(config.data.sequence_length) {
   if (config.model.encoder_layers > 0) data::require_padding(tokenizer, tokenizer_name(config));
+  if (config.objective.has_pairs()) {
+    const data::InstructionSpec spec = instruction_spec(config, tokenizer);
+    preferences_ =
+        std::make_unique<data::PreferenceData>(spec, use_of(config.objective.kind), tokenizer);
+    start_.order = {spec.sequence_length, spec.seed, ""};
+    start_.sources = {{fmt::format("{}", fmt::join(spec.files, ", ")), identity_of(*preferences_),
+                       0, 0, preferences_->pairs(), 1}};
+    return;
+  }
   if (!config.data.instructions.empty()) {
     const data::InstructionSpec spec = instruction_spec(config, tokenizer);
     instructions_ = std::make_unique<data::InstructionData>(spec, tokenizer);
@@ -118,6 +138,7 @@ TrainingRowReader::TrainingRowReader(const config::RunConfig& config, int64_t vo
 // before.
 void TrainingRowReader::read_row(int64_t sample, const data::SampleRow& row) {
   if (instructions_) return instructions_->read_row(first_row_ + sample - first_sample_, row);
+  if (preferences_) return preferences_->read_pair(pair_of(sample), row);
   datasets_->read_row(sample, row);
 }
 
@@ -155,12 +176,23 @@ data::DataPosition TrainingRowReader::position(int64_t samples) {
 }
 
 int64_t TrainingRowReader::tokens() const {
+  if (preferences_) return preferences_->tokens();
   return instructions_ ? instructions_->tokens() : datasets_->tokens();
 }
 
+int64_t TrainingRowReader::rows_per_epoch() const {
+  return preferences_ ? preferences_->pairs() : instructions_->rows();
+}
+
+std::optional<data::InstructionCounts> TrainingRowReader::counts() const {
+  if (preferences_) return preferences_->counts();
+  if (instructions_) return instructions_->counts();
+  return std::nullopt;
+}
+
 double TrainingRowReader::epochs(int64_t samples) const {
-  if (!instructions_) return datasets_->epochs(samples);
-  return ratio(first_row_ + samples - first_sample_, instructions_->rows());
+  if (datasets_) return datasets_->epochs(samples);
+  return ratio(first_row_ + samples - first_sample_, rows_per_epoch());
 }
 
 void require_own_datasets(const config::RunConfig& config, const data::Tokenizer& tokenizer) {

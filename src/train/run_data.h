@@ -1,12 +1,14 @@
 // The data of a run file: the samples to train on, and the validation sets.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/run_config.h"
 #include "data/data_position.h"
 #include "data/instructions.h"
+#include "data/preferences.h"
 #include "data/training_data.h"
 #include "train/metrics.h"
 
@@ -24,8 +26,8 @@ data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabul
 data::InstructionSpec instruction_spec(const config::RunConfig& config,
                                        const data::Tokenizer& tokenizer);
 
-// The rows that a run trains on, from datasets or from instruction files. Only position() may be
-// called from several threads at once.
+// The rows that a run trains on, from datasets, from instruction files, or from pairs of answers if
+// the objective compares answers. Only position() may be called from several threads at once.
 class TrainingRowReader {
  public:
   // Opens the data. Throws the errors of TrainingData or InstructionData, and with an encoder those
@@ -47,16 +49,28 @@ class TrainingRowReader {
   int64_t tokens() const;                         // tokens of all data
   double epochs(int64_t samples) const;
 
-  // One of the two is null.
+  // All but one are null.
   const data::TrainingData* datasets() const { return datasets_.get(); }
   const data::InstructionData* instructions() const { return instructions_.get(); }
+  const data::PreferenceData* preferences() const { return preferences_.get(); }
+  data::PreferenceData* preferences() { return preferences_.get(); }
+  // Returns the pair of a sample; there must be preferences.
+  int64_t pair_of(int64_t sample) const {
+    return preferences_->pair_of(first_row_ + sample - first_sample_);
+  }
+  // Returns the figures of a pair per row: 0 without preferences.
+  int64_t references() const { return preferences_ ? data::kPreferenceFigures : 0; }
+  // Returns the counts of instructions or preferences; nothing for datasets.
+  std::optional<data::InstructionCounts> counts() const;
 
  private:
   std::unique_ptr<data::TrainingData> datasets_;
   std::unique_ptr<data::InstructionData> instructions_;
+  std::unique_ptr<data::PreferenceData> preferences_;
   int64_t tokens_ = 0, source_ = 0;
-  // For instructions: the first sample of the run that is read from these rows, its row, and the
-  // remaining position.
+  int64_t rows_per_epoch() const;  // there must be no datasets
+  // For instructions and preferences: the first sample of the run that is read from these rows, its
+  // row, and the remaining position.
   int64_t first_sample_ = 0, first_row_ = 0;
   data::DataPosition start_;
 };

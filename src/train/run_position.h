@@ -41,6 +41,7 @@ template <class Rows>
 data::BatchShape with_row_lengths(data::BatchShape shape, const Rows& rows) {
   shape.sequence_length = rows.row_tokens();
   shape.source_length = rows.row_source();
+  if constexpr (requires { rows.references(); }) shape.references = rows.references();
   return shape;
 }
 

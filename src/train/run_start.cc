@@ -21,6 +21,7 @@
 #include "data/tokenizer.h"
 #include "data/vocabulary.h"
 #include "train/load_run.h"
+#include "train/references.h"
 #include "train/run_data.h"
 #include "train/run_folder.h"
 #include "train/run_products.h"
@@ -37,6 +38,11 @@ namespace {
 void require_vocabulary(const config::RunConfig& config, const data::Tokenizer& tokenizer,
                         const TrainingRowReader& rows, std::span<const ValidationSet> validation) {
   const int64_t vocabulary = config.model.vocabulary;
+  if (rows.preferences()) {
+    if (tokenizer.vocabulary_size() > vocabulary)
+      rows.preferences()->require_vocabulary(vocabulary);
+    return;
+  }
   if (rows.instructions()) {
     if (tokenizer.vocabulary_size() <= vocabulary) return;
     data::require_vocabulary(*rows.instructions(), vocabulary);
@@ -234,6 +240,7 @@ void RunStart::start() {
     parts_.trainer->initialise();
   else
     loaded = resume();
+  set_references(loaded);
   parts_.input->begin(config_, parts_.trainer->data_rank(), position_);
   parts_.source_losses.emplace(config_, *parts_.input);
   parts_.last_step = config_.schedule.steps;
@@ -252,6 +259,15 @@ void RunStart::start() {
   for (const checkpoint::StateTensor& t : parts_.trainer->state())
     bytes += t.data.bytes() + checkpoint::kPieceAlignment;
   parts_.saves->reserve(bytes + std::ssize(parts_.tokenizer_bytes));
+}
+
+void RunStart::set_references(const LoadedStart& loaded) {
+  if (!config_.objective.has_reference()) return;
+  const bool trained = !start_.candidates.empty() && start_.load == config::Load::kAll;
+  train::set_references(
+      config_, *parts_.trainer, *parts_.input->rows().preferences(), world_,
+      {directory(), loaded.checkpoint, !trained, [this](const std::string& line) { say(line); },
+       [this](const std::string& what) { reporter_.doing(what); }});
 }
 
 void RunStart::begin_record(const LoadedStart& loaded) {

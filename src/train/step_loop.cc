@@ -124,6 +124,7 @@ void StepLoop::after_step(const StepResult& r, double seconds) {
   m.z_loss = r.z_loss;
   m.mtp_loss = r.mtp_loss;
   if (measures_noise(parts_, r.step)) m.noise_scale = parts_.noise.value();
+  m.preference = r.preference;
   m.step_s = seconds;
   m.data_s = r.data_s;
   reporter_.add(m, r.tokens, parts_.input->sequences_of(r.step), parts_.last_step, recorded);
@@ -323,11 +324,14 @@ void StepLoop::save_checkpoint(int64_t step, bool prunes) {
   header.model = tessera::to_tree(config_.model);
   header.version = options_.version;
   header.tokenizer = parts_.tokenizer_bytes;
-  if (const data::InstructionData* data = parts_.input->rows().instructions()) {
-    checkpoint::set_ends(data->stops(), header);
-    if (const data::ChatTemplate* form = data->chat_template())
+  const auto set_ends = [&](const auto& data) {
+    checkpoint::set_ends(data.stops(), header);
+    if (const data::ChatTemplate* form = data.chat_template())
       checkpoint::set_chat_template(form->text(), header);
-  }
+  };
+  const TrainingRowReader& rows = parts_.input->rows();
+  if (rows.instructions()) set_ends(*rows.instructions());
+  if (rows.preferences()) set_ends(*rows.preferences());
   parts_.saves->start(std::move(header), parts_.trainer->state(), prunes);
 }
 

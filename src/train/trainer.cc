@@ -17,6 +17,7 @@
 #include "ir/state.h"
 #include "kernels/elementwise.h"
 #include "model/hf_names.h"
+#include "train/answer_sums.h"
 #include "train/load_state.h"
 #include "train/run_programs.h"
 
@@ -24,7 +25,8 @@ namespace tessera::train {
 namespace {
 
 // Indices of the programs; kRamp is the first one of the batch-size warm-up. The program of one
-// micro-batch for the gradient-noise scale is after those.
+// micro-batch for the gradient-noise scale is after those, and the ones that compute
+// log-probabilities of answers are the last (train/answer_sums.h).
 constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;
 
 // Returns the program of a step (from 1). The first steps may have the batch sizes of the warm-up.
@@ -57,6 +59,28 @@ std::optional<double> mtp_loss_of(const model::ModelConfig& m, const double* rep
   return report[kAheadLoss] / std::max(report[kAheadTokens], 1.0);
 }
 
+// Returns the figures of pairs; nothing if the run learns from tokens.
+std::optional<PreferenceMetrics> preference_of(const config::ObjectiveSection& objective,
+                                               const double* report) {
+  using Kind = config::ObjectiveKind;
+  if (!objective.has_pairs()) return std::nullopt;
+  const double pairs = std::max(report[kLossTokens], 1.0);
+  const bool kto = objective.kind == Kind::kKto;
+  const double chosen = kto ? std::max(report[kPreferred], 1.0) : pairs;
+  const double rejected = kto ? std::max(report[kLossTokens] - report[kPreferred], 1.0) : pairs;
+  PreferenceMetrics m;
+  m.chosen_reward = report[kChosenReward] / chosen;
+  m.rejected_reward = report[kRejectedReward] / rejected;
+  m.accuracy = report[kPreferred] / pairs;
+  m.chosen_log_prob = report[kChosenLogProb] / chosen;
+  m.rejected_log_prob = report[kRejectedLogProb] / rejected;
+  m.has_accuracy = !kto;
+  m.has_log_probs = objective.kind != Kind::kReward;
+  if (kto) m.kl = report[kObjectiveFigure] / pairs;
+  if (objective.kind == Kind::kOrpo) m.chosen_nll = report[kObjectiveFigure] / pairs;
+  return m;
+}
+
 // Returns views of the pieces of a program that this rank owns.
 std::vector<checkpoint::StateTensor> owned(const runtime::Engine& engine,
                                            const std::vector<StateShard>& shards, size_t program) {
@@ -81,6 +105,18 @@ void write_numbers(runtime::Executor& e, const auto& input, const config::RunCon
   state[kAverageShare] = config::average_share(config.schedule, input.update);
 }
 
+// Returns the requests of reference_program() and answers_program().
+std::vector<compile::CompileRequest> answers_requests(const config::RunConfig& config,
+                                                      compile::CompileRequest validation) {
+  if (!config.objective.has_reference()) return {};
+  validation.keep_answer_sums = true;
+  if (config.objective.reference == config::ReferenceSource::kPrecomputed) return {validation};
+  compile::CompileRequest reference = validation;
+  reference.adapters.alpha = 0;  // adapters stay in the state, but add 0
+  if (config.objective.kind != config::ObjectiveKind::kKto) return {reference};
+  return {reference, validation};
+}
+
 // Fills `view` with the rows numbered rows[first], rows[first + 1], …, where rows are numbered
 // through all micro-batches of this rank. If `rows` ends earlier, the rest of the view gets a row
 // without labels, which has no loss.
@@ -100,7 +136,7 @@ void write_rows(std::span<const StoredBatch> batches, std::span<const int64_t> r
 
 Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::PreparedKernels> kernels,
                  int64_t limit, comm::World& world, std::function<double()> now_s)
-    : config_(config), now_s_(now_s) {
+    : config_(config), world_(&world), now_s_(now_s) {
   const Target target = kernels->target();
   compile::CompileRequest request = config::compile_request(config, compile::ProgramKind::kTrain);
   // Rank 0 verifies the programs of all stages; the result does not depend on the rank.
@@ -129,6 +165,8 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
     request.microbatches = 1;
     programs.push_back(compile::compile(request, target));
   }
+  for (const compile::CompileRequest& r : answers_requests(config, validation))
+    programs.push_back(compile::compile(r, target));
   engine_ = std::make_unique<runtime::Engine>(
       std::move(programs), std::move(kernels),
       runtime::EngineOptions{&world, config.compiler.poison, std::move(now_s)});
@@ -154,8 +192,9 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
     const TensorView view = engine_->view(shard);
     const bool is_adapter =
         config_.lora.rank > 0 && shard.role == Role::kWeight && !program()[shard.weight].frozen;
-    // Adapters that the checkpoint does not have start with their initial values.
-    if (is_adapter && what == config::Load::kWeights && checkpoint.find(shard.name) == nullptr) {
+    // Adapters and a score head that the checkpoint does not have start with their initial values.
+    const bool is_new = is_adapter || shard.name == compile::kScoreHead;
+    if (is_new && what == config::Load::kWeights && checkpoint.find(shard.name) == nullptr) {
       engine_->initialise(of, config_.run.seed);
       continue;
     }
@@ -207,6 +246,7 @@ StepResult Trainer::result_of(const StepInput& input) {
           .data_s = input.data_s,
           .router = router_of(config_.model, report),
           .mtp_loss = mtp_loss_of(config_.model, report),
+          .preference = preference_of(config_.objective, report),
           .z_loss = z_loss_of(config_.loss, report),
           .communication = &e.communication()};
 }
@@ -219,6 +259,7 @@ void Trainer::prepare_step(int64_t step, double learning_rate, data::BatchSource
 
 StepResult Trainer::run_step(const std::function<void(const runtime::OpEvent&)>& observe) {
   last_ = program_of(config_.batch, next_.step);
+  estimate_kl(config_, *engine_, last_, world_, batch_);
   engine_->executor(last_).run(observe);
   return result_of(next_);
 }
@@ -234,7 +275,10 @@ StepResult Trainer::step(int64_t step, double learning_rate, data::BatchSource& 
 // which do not wait for those of this one.
 bool Trainer::can_start_step(int64_t step) const {
   const size_t program = program_of(config_.batch, step);
-  return (started_.empty() || program == last_) && engine_->executor(program).can_run_ahead();
+  // estimate_kl() needs the weights that the step before leaves.
+  const bool needs_weights = config_.objective.kind == config::ObjectiveKind::kKto;
+  return !needs_weights && (started_.empty() || program == last_) &&
+         engine_->executor(program).can_run_ahead();
 }
 
 void Trainer::start_step() {
@@ -254,7 +298,10 @@ void Trainer::repeat(const std::function<void(const runtime::OpEvent&)>& observe
   StepInput again = finished_;
   const bool overwritten = batch_.step() != again.step;
   while (!started_.empty()) finish_step();
-  if (overwritten) write(again);
+  if (overwritten) {
+    write(again);
+    estimate_kl(config_, *engine_, program_of(config_.batch, again.step), world_, batch_);
+  }
   engine_->executor(program_of(config_.batch, again.step)).run(observe);
 }
 
@@ -271,6 +318,7 @@ bool Trainer::can_continue() {
   StepInput again = finished_;
   CHECK(started_.empty(), "{} steps are under way", started_.size());
   write(again);
+  estimate_kl(config_, *engine_, program_of(config_.batch, again.step), world_, batch_);
   runtime::Executor& e = engine_->executor(program_of(config_.batch, again.step));
   e.bound().view(e.bound().only(Role::kStep)).as<double>()[kPreviousSkipped] =
       1;  // disables the update
@@ -349,7 +397,10 @@ GradientOfBatch Trainer::gradient_of_part() {
   const int64_t together = config_.batch.micro * config_.layout.data;
   const std::vector<StoredBatch> batches =
       batch_.stored(step, next_.batches->shape().microbatches(next_.step - 1));
-  batch_.rewrite(part, std::span(batches).first(1), next_.step);
+  // Sets z of kto, which the step sets again, from the references that `batches` still has.
+  estimate_kl(config_, *engine_, program_of(config_.batch, next_.step), world_, batch_);
+  const std::vector<StoredBatch> first = batch_.stored(step, 1);
+  batch_.rewrite(part, first, next_.step);
   write_numbers(part, next_, config_);
   part.bound().view(part.bound().only(Role::kStep)).as<double>()[kPreviousSkipped] = 1;
   part.run();

@@ -15,6 +15,7 @@
 #include "data/training_data.h"
 #include "runtime/engine.h"
 #include "train/batch_memory.h"
+#include "train/metrics.h"
 #include "train/noise_scale.h"
 
 namespace tessera::train {
@@ -33,12 +34,14 @@ struct StepResult {
   double tokens = 0;     // loss tokens
   bool finite = true;    // false: nothing was updated
   double learning_rate = 0;
-  double began_s = 0;                       // start of the step on the trainer's clock
-  double data_s = 0;                        // seconds from then until the batch was read
-  std::optional<RouterResult> router = {};  // nothing if the model has no experts
-  std::optional<double> mtp_loss = {};      // mean over the tokens of multi-token prediction
-  std::optional<double> z_loss = {};        // mean like `loss`, which is without it; nothing if
-                                            // the run has none
+  double began_s = 0;                                // start of the step on the trainer's clock
+  double data_s = 0;                                 // seconds from then until the batch was read
+  std::optional<RouterResult> router = {};           // nothing if the model has no experts
+  std::optional<double> mtp_loss = {};               // mean over the tokens of multi-token prediction
+  std::optional<PreferenceMetrics> preference = {};  // without it the objective is sft; loss tokens
+                                                     // are then pairs
+  std::optional<double> z_loss = {};  // mean like `loss`, which is without it; nothing if
+                                      // the run has none
   // The communication times of the last step that was run, until the next one is.
   const runtime::CommunicationTime* communication = nullptr;
 };
@@ -150,6 +153,7 @@ class Trainer {
   StepResult result_of(const StepInput& input);
 
   const config::RunConfig& config_;
+  comm::World* world_ = nullptr;   // nullptr: one rank
   std::function<double()> now_s_;  // empty: times stay 0
   int64_t updates_ = 0;
   size_t last_ = 0;            // the program of the last step that was started

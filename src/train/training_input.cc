@@ -1,6 +1,8 @@
 // Opens the data of a run at the position where the run continues.
 #include "train/training_input.h"
 
+#include "base/real.h"
+#include "ir/ops/preference.h"
 #include "train/run_programs.h"
 
 namespace tessera::train {
@@ -24,8 +26,29 @@ void TrainingInput::begin(const config::RunConfig& config, int64_t data_rank,
     rows_.continue_from(from->data, config.checkpoint.allow_changes);
     shape = resumed(std::move(shape), *from);
   }
+  weighs_tokens_ = config.objective.kind == config::ObjectiveKind::kOrpo;
   batches_ = std::make_unique<data::BatchSource>(
-      shape, [this](int64_t sample, const data::SampleRow& row) { rows_.read_row(sample, row); });
+      shape, [this](int64_t sample, const data::SampleRow& row) { read_row(sample, row); });
+}
+
+void TrainingInput::read_row(int64_t sample, const data::SampleRow& row) {
+  rows_.read_row(sample, row);
+  if (weighs_tokens_) row.references[kPairFigure] = chosen_factor(sample);
+}
+
+// Returns pairs / tokens of chosen answers in the step of a sample: a step's sum over tokens times
+// it, divided by the pairs, is the mean over the tokens. Only the thread that reads ahead calls it.
+double TrainingInput::chosen_factor(int64_t sample) {
+  const data::BatchShape& shape = batches_->shape();
+  const int64_t step = shape.step_of(sample);
+  if (step == factor_step_) return factor_;
+  const int64_t first = shape.samples_before(step), pairs = shape.global_at(step);
+  int64_t tokens = 0;
+  for (int64_t s = first; s < first + pairs; ++s)
+    tokens += rows_.preferences()->chosen_tokens(rows_.pair_of(s));
+  factor_step_ = step;
+  factor_ = ratio(pairs, tokens);
+  return factor_;
 }
 
 int64_t TrainingInput::sequences_of(int64_t step) const {

@@ -22,6 +22,7 @@ class TrainingInput {
              const std::optional<RunPosition>& from);
 
   const TrainingRowReader& rows() const { return rows_; }
+  TrainingRowReader& rows() { return rows_; }
   // The following may be called only after begin().
   data::BatchSource& batches() { return *batches_; }
   int64_t sequences_of(int64_t step) const;     // global batch of a step (from 1)
@@ -31,6 +32,12 @@ class TrainingInput {
   Tree position_after(int64_t step);            // position for a checkpoint of that step
 
  private:
+  void read_row(int64_t sample, const data::SampleRow& row);
+  double chosen_factor(int64_t sample);
+
+  bool weighs_tokens_ = false;  // orpo
+  int64_t factor_step_ = -1;    // the step of `factor_`
+  double factor_ = 0;
   TrainingRowReader rows_;
   std::unique_ptr<data::BatchSource> batches_;
 };

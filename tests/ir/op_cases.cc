@@ -13,6 +13,9 @@ In samples() { return {DType::kI64, {2}, Role::kBatch}; }
 In step() { return {DType::kF64, {kStepSize}, Role::kStep}; }
 // What is known of rows and has no gradient.
 In known(Shape s) { return {DType::kF32, std::move(s), Role::kBatch}; }
+// Sums of answers and their references.
+In answers() { return {DType::kF64, {2, 2, 2}}; }
+In references() { return {DType::kF64, {2, 3}, Role::kBatch}; }
 In report() { return {DType::kF64, {kReportSize}, Role::kReport}; }
 
 constexpr DType kHalf = DType::kBF16;
@@ -94,6 +97,38 @@ std::vector<Case> products() {
        DividedCrossEntropy{.gradient = true},
        {x({2, 4, 32}), known({2, 4}), known({2, 4, 2}), ids({2, 4})},
        {report(), x({2, 4, 32})}},
+  };
+}
+
+std::vector<Case> preferences() {
+  return {
+      {"logits_sums_grad",
+       LogitsSumsGrad{.soft_cap = 30},
+       {x({2, 4, 32}), known({2, 4}), ids({2, 4}), x({2, 4, 2})},
+       {x({2, 4, 32})}},
+      {"answer_sums of log-probabilities", AnswerSums{}, {x({2, 4, 2}), ids({2, 4})}, {answers()}},
+      {"answer_sums of scores",
+       AnswerSums{.log_probs = false},
+       {x({2, 4, 1}), ids({2, 4})},
+       {answers()}},
+      {"answer_sums_grad",
+       AnswerSumsGrad{},
+       {x({2, 4, 2}), ids({2, 4}), answers()},
+       {x({2, 4, 2})}},
+      {"preference_loss", PreferenceLoss{}, {answers(), references()}, {report()}},
+      {"preference_loss of kto",
+       PreferenceLoss{.terms = {.kind = PreferenceKind::kKto}},
+       {answers(), references()},
+       {report()}},
+      {"preference_loss with gradient",
+       PreferenceLoss{.terms = {.kind = PreferenceKind::kSimpo, .mean = true, .gamma = 0.5},
+                      .gradient = true},
+       {answers(), references()},
+       {report(), answers()}},
+      {"preference_loss with a loss scale",
+       PreferenceLoss{.gradient = true, .scaled = true},
+       {answers(), references(), step()},
+       {report(), answers()}},
   };
 }
 
@@ -516,7 +551,7 @@ std::vector<Case> communications() {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& part : {products(), experts(), attentions(), sweeps(), updates(),
+  for (const auto& part : {products(), experts(), preferences(), attentions(), sweeps(), updates(),
                            one_pass_updates(), communications()})
     all.insert(all.end(), part.begin(), part.end());
   return all;

@@ -71,7 +71,7 @@ Program full_program() {
 }
 
 TEST(Print, SampleStaysAsItIs) {
-  EXPECT_EQ(print(sample_program()), R"(program train state=2240 scratch=2304 bytes=12000 live=11000
+  EXPECT_EQ(print(sample_program()), R"(program train state=2368 scratch=2432 bytes=12000 live=11000
 values
   %0 layer.input f32 [2, 8, 16] stream per=layer in=hidden offset=0
   %1 layer.norm.gain f32 [16] weight per=layer in=layer.weights offset=0
@@ -80,16 +80,16 @@ values
   %4 layer.norm f32 [2, 8, 16] activation per=layer,microbatch offset=0
   %5 layer.norm.stats f32 [2, 8, 2] activation per=layer,microbatch offset=1024
   %6 layer.up f32 [2, 8, 32] activation per=layer,microbatch in=hidden' offset=0
-  %7 report f64 [16] report in=report offset=0
+  %7 report f64 [24] report in=report offset=0
 kinds
   $0 layer.weights bytes=2176 per=layer state: layer.norm.gain, layer.norm.bias, layer.up.weight
-  $1 report bytes=128 state: report
+  $1 report bytes=192 state: report
   $2 hidden bytes=2048 per=layer: %0
   $3 hidden' bytes=2048 per=layer,microbatch: %6
 segments
   $0 clear queue=compute scratch=0
     write report
-    report = clear () : f64 [16]
+    report = clear () : f64 [24]
   $1 forward.layer queue=compute scratch=1152
     read layer.weights, hidden
     write hidden'
@@ -261,8 +261,8 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
   expect_error("matmul (%4, layer.up.weight)", "matmul (%4, layer.up.wait)",
                "p.txt:24:22: found 'layer.up.wait', expected the name of a value");
   expect_error("contract=1", "contract=", "p.txt:24:49: found 'at', expected a whole number");
-  expect_error(": f64 [16]", ": f64 [17]",
-               "p.txt:19:25: found 'f64', expected f64 [16], the type of report");
+  expect_error(": f64 [24]", ": f64 [17]",
+               "p.txt:19:25: found 'f64', expected f64 [24], the type of report");
   expect_error("buffers=@0,@2,@3", "buffers=@0,@2,@4",
                "p.txt:32:47: found '@4', expected a buffer below @4");
   expect_error("buffers=@0,@2,@3", "buffers=@0,@2",
@@ -272,7 +272,7 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
                "p.txt: found a wait for call #2, expected one below #2");
   expect_error("bytes=12000", "bytes=99999999999999999999",
                "p.txt:1:45: found '99999999999999999999', expected a whole number");
-  expect_error("report = clear () : f64 [16]", "\"report = clear () : f64 [16]",
+  expect_error("report = clear () : f64 [24]", "\"report = clear () : f64 [24]",
                "p.txt:19:5: found an unterminated string, expected a closing '\"'");
 }
 

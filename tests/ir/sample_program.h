@@ -100,8 +100,8 @@ inline Program sample_program() {
   p.schedule[CallId(1)].microbatch = 0;
   p.schedule[CallId(1)].buffers = {BufferId(0), BufferId(2), BufferId(3)};
   p.schedule[CallId(1)].fresh = {false, false, false};
-  p.state_bytes = 2240;
-  p.scratch_offset = 2304;
+  p.state_bytes = 2368;
+  p.scratch_offset = 2432;
   p.bytes = 12000;
   p.live_bytes = 11000;
   return p;

@@ -3,11 +3,13 @@
 #include "base/tree.h"
 #include "kernels/adafactor.h"
 #include "kernels/attention.h"
+#include "kernels/divided_cross_entropy.h"
 #include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/muon.h"
 #include "kernels/newton_schulz.h"
 #include "kernels/norm.h"
+#include "kernels/preference.h"
 #include "kernels/rotary.h"
 #include "kernels/update.h"
 #include "tests/kernels/array.h"
@@ -75,6 +77,64 @@ TEST(Golden, LayerNorm) {
     EXPECT_LT(distance(dx, doubles(of("dx"))), 3 * bound);
     EXPECT_LT(distance(dgain, doubles(of("d_gain"))), bound);
     EXPECT_LT(distance(dbias, doubles(of("d_bias"))), 3e-7);
+  }
+}
+
+// The whole chain from logits to the loss of pairs and back, in f32, with PyTorch's loss and
+// gradient.
+TEST(Golden, Preferences) {
+  using Kind = PreferenceLossKind;
+  const Golden golden("preferences.safetensors");
+  const Array labels = golden("labels"), answers = golden("answers");
+  const int64_t pairs = labels.shape()[0], tokens = labels.shape()[1];
+  const int64_t vocabulary = golden("logits").shape()[2], rows = pairs * tokens;
+  const std::pair<const char*, PreferenceForm> forms[] = {
+      {"dpo", {.kind = Kind::kDpo, .beta = 0.3}},
+      {"dpo_smoothed", {.kind = Kind::kDpo, .beta = 0.3, .label_smoothing = 0.2}},
+      {"dpo_capped", {.kind = Kind::kDpo, .beta = 0.3}},
+      {"ipo", {.kind = Kind::kIpo, .mean = true, .beta = 0.7}},
+      {"simpo", {.kind = Kind::kSimpo, .mean = true, .beta = 2, .gamma = 0.5}},
+      {"orpo", {.kind = Kind::kOrpo, .mean = true, .beta = 0.4}},
+      {"kto",
+       {.kind = Kind::kKto, .beta = 0.3, .desirable_weight = 1.3, .undesirable_weight = 0.6}}};
+  int64_t chosen_tokens = 0;
+  for (int64_t i = 0; i < rows; ++i) chosen_tokens += answers.at(i) == 0 ? 1 : 0;
+  for (const auto& [name, form] : forms) {
+    const Array z = golden("logits"), given = golden("references");
+    const float cap = std::string_view(name) == "dpo_capped" ? 2 : 0;
+    const DividedLogits logits = {
+        {z.data(), DType::kF32, {rows, vocabulary}}, vocabulary, 0, vocabulary, cap};
+    const Array max({rows}), sums({rows, 2}), d_sums({rows, 2});
+    const TensorView flat_labels = {labels.data(), DType::kI32, {rows}};
+    const TensorView terms = {sums.data(), DType::kF32, {pairs, tokens, 2}};
+    const TensorView d_terms = {d_sums.data(), DType::kF32, {pairs, tokens, 2}};
+    std::vector<double> of(static_cast<size_t>(4 * pairs)), d_of(of.size()),
+        references(doubles(given));
+    for (int64_t b = 0; b < pairs; ++b) {
+      double* const own = references.data() + 3 * b;
+      if (form.kind == Kind::kKto) own[1] = 0.25;  // z
+      if (form.kind == Kind::kOrpo)
+        own[2] = static_cast<double>(pairs) / static_cast<double>(chosen_tokens);
+    }
+    const TensorView of_view = {of.data(), DType::kF64, {pairs, 2, 2}};
+    const TensorView d_of_view = {d_of.data(), DType::kF64, {pairs, 2, 2}};
+    std::array<double, 2> report = {};
+    std::array<double, kPreferenceFigures> figures = {};
+    compute(LogitsMaxArgs{logits, max});
+    compute(LogitsSumsArgs{logits, max, flat_labels, sums});
+    compute(AnswerSumsArgs{true, terms, answers, of_view});
+    compute(PreferenceLossArgs{form,
+                               of_view,
+                               {references.data(), DType::kF64, {pairs, 3}},
+                               report.data(),
+                               figures.data(),
+                               nullptr,
+                               d_of_view});
+    compute(AnswerSumsGradArgs{true, terms, answers, d_of_view, d_terms});
+    compute(LogitsSumsGradArgs{logits, max, flat_labels, d_sums});
+    const double expected = golden(std::string(name) + ".loss_sum").at(0);
+    EXPECT_NEAR(report[0], expected, 1e-6 * expected) << name;
+    EXPECT_LT(distance(z, doubles(golden(std::string(name) + ".d_logits"))), 1e-6) << name;
   }
 }
 

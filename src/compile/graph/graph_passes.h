@@ -6,6 +6,7 @@
 
 #include "compile/layout.h"
 #include "compile/optimizer.h"
+#include "compile/request.h"
 #include "ir/program.h"
 
 namespace tessera::compile {
@@ -30,6 +31,12 @@ void add_loss_terms(Graph& graph, const LossPolicy& loss);
 // Replaces linear_cross_entropy by matmul and cross_entropy on all logits at once. Runs before
 // differentiate.
 void unfuse_cross_entropy(Graph& graph);
+// Replaces linear_cross_entropy by the loss of pairs of answers, with the inputs that it needs; a
+// reward model gets a head of its own (kScoreHead). Runs before assign_optimizers.
+void add_preference_loss(Graph& graph, const PreferenceTerms& terms);
+// Makes the sums that preference_loss reads, [B, kAnswersPerRow, kAnswerColumns], the value
+// `logits`, which the host reads. Runs after shard.
+void keep_answer_sums(Graph& graph);
 // Replaces linear_cross_entropy by matmul into a value `logits` that the host reads.
 void keep_logits(Graph& graph);
 // Replaces attention by cached_attention over a cache of `context` tokens per layer. The keys and

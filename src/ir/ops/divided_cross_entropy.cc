@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
+#include "ir/ops/preference.h"
 #include "ir/ops/rules.h"
 #include "ir/state.h"
 
@@ -47,6 +48,15 @@ ShardingRule sharding_loss(const Op& op, ValueSpan) {
   return r;
 }
 
+void gradient_of_sums(Gradients& g, const Op& op) {
+  const ValueId d = g.of(op.outputs[0]);
+  if (d == kNone) return;
+  std::vector<ValueId> in = op.inputs;
+  in.push_back(d);
+  const LogitsSumsGrad a = {op.as<LogitsSums>().soft_cap};
+  g.add(op.inputs[0], g.builder().emit_one(a, op.origin, std::move(in)));
+}
+
 void gradient_of_loss(Gradients& g, const Op& op) {
   const DividedCrossEntropy a = {.terms = op.as<DividedCrossEntropy>().terms, .gradient = true};
   const auto out = g.builder().emit(a, op.origin, op.inputs, {g.report()});
@@ -56,7 +66,8 @@ void gradient_of_loss(Gradients& g, const Op& op) {
 }  // namespace
 
 const OpRule LogitsMax::rule = {.infer = infer_max, .sharding = sharding_max};
-const OpRule LogitsSums::rule = {.infer = infer_sums, .sharding = sharding_sums};
+const OpRule LogitsSums::rule = {
+    .infer = infer_sums, .sharding = sharding_sums, .gradient = gradient_of_sums};
 const OpRule DividedCrossEntropy::rule = {.infer = infer_loss,
                                           .sharding = sharding_loss,
                                           .gradient = gradient_of_loss,

@@ -22,6 +22,7 @@ struct LogitsMax {
 };
 
 // s[b,t] = (Σ_v e^(z[b,t,v] − m[b,t]),  z[b,t,label] − m[b,t])
+// Its gradient is logits_sums_grad (ir/ops/preference.h), where other ops than the loss read s.
 struct LogitsSums {
   static constexpr std::string_view kName = "logits_sums";
   enum In { kLogits, kMax, kLabels };

@@ -64,6 +64,23 @@ void launch(Cpu, const Launch& options, const LogitsSumsArgs& a) {
   });
 }
 
+void launch(Cpu, const Launch& options, const LogitsSumsGradArgs& a) {
+  const DividedLogits& l = a.logits;
+  const int64_t width = l.z.shape[-1], rows = rows_of(l);
+  const auto run = &HWY_DYNAMIC_DISPATCH(GradientOfRow);
+  parallel_rows(rows, width, options.threads, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      float* const z = l.z.f32() + n * width;
+      const float slope = a.d_sums.f32()[2 * n], at_label = a.d_sums.f32()[2 * n + 1];
+      const bool counts = slope != 0 || at_label != 0;  // positions without a loss have neither
+      if (counts)
+        run(z, l.columns, a.max.f32()[n], {slope, 0, -at_label}, l.soft_cap,
+            column_of(l, n, a.labels.as<int32_t>()[n]));
+      std::fill(z + (counts ? l.columns : 0), z + width, 0.0f);
+    }
+  });
+}
+
 void launch(Cpu, const Launch& options, const DividedCrossEntropyArgs& a) {
   const DividedLogits& l = a.logits;
   const int64_t width = l.z.shape[-1], rows = rows_of(l);

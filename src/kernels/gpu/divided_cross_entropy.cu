@@ -52,6 +52,16 @@ __global__ void logits_sums_kernel(const LossWork a) {
   a.sums[2 * row + 1] = at_label;
 }
 
+// a.sums has the gradients of the sums.
+__global__ void logits_sums_grad_kernel(const LossWork a) {
+  const int64_t row = blockIdx.x;
+  const float slope = a.sums[2 * row], at_label = a.sums[2 * row + 1];
+  const int32_t label = a.labels[row];
+  const bool counts = slope != 0 || at_label != 0;  // positions without a loss have neither
+  write_gradient(a, row, counts ? a.columns : 0, a.max[row], RowGradient{slope, 0, -at_label},
+                 is_label(a, label) ? label - a.first : -1);
+}
+
 __global__ void divided_gradient_kernel(const LossWork a) {
   const int64_t row = blockIdx.x;
   const int32_t label = a.labels[row];
@@ -96,6 +106,15 @@ void launch(Gpu, const Launch& l, const LogitsSumsArgs& m) {
   a.labels = m.labels.as<int32_t>();
   a.sums = m.sums.f32();
   launch_rows("logits_sums", logits_sums_kernel, a.rows, a, l.stream);
+}
+
+void launch(Gpu, const Launch& l, const LogitsSumsGradArgs& d) {
+  LossWork a = loss_work(d.logits);
+  a.max = d.max.f32();
+  a.labels = d.labels.as<int32_t>();
+  a.sums = d.d_sums.f32();
+  a.dz = numbers(d.logits.z);
+  launch_rows("logits_sums_grad", logits_sums_grad_kernel, a.rows, a, l.stream);
 }
 
 void launch(Gpu, const Launch& l, const DividedCrossEntropyArgs& d) {

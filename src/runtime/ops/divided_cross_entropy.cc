@@ -3,11 +3,10 @@
 // logit; then the loss and its gradient from the sums of all ranks.
 #include "runtime/binding.h"
 #include "runtime/ops/arguments.h"
+#include "runtime/ops/divided_logits.h"
 
 namespace tessera::runtime {
-namespace {
 
-// `z` contains the logits: it is the op's first input, or the buffer that this was copied to.
 kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z, double soft_cap) {
   const ValueId v = b.op->inputs[0];
   const GlobalBox e = b.extents(v);
@@ -19,6 +18,8 @@ kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z, dou
   l.soft_cap = static_cast<float>(soft_cap);
   return l;
 }
+
+namespace {
 
 kernels::LogitsMaxArgs max_args(const BoundOp& b) {
   return {divided_logits(b, b.in(LogitsMax::kLogits), b.op->as<LogitsMax>().soft_cap),

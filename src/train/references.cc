@@ -1,0 +1,232 @@
+// Computes the log-probabilities of answers under the reference model, or reads them from the run
+// directory. Rank 0 reads and writes the file; the data-parallel ranks divide the pairs.
+#include "train/references.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "base/config.h"
+#include "base/count.h"
+#include "base/error.h"
+#include "checkpoint/checksum.h"
+#include "comm/agree.h"
+#include "config/run_request.h"
+#include "ir/ops/preference.h"
+#include "train/answer_sums.h"
+
+namespace tessera::train {
+namespace {
+
+constexpr int64_t kVersion = 1;
+
+void add_file(const Path& file, checkpoint::Checksum& sum) {
+  const MappedFile mapped(file);
+  const std::string name = file.filename().string();
+  sum.add(std::as_bytes(std::span(name)));
+  sum.add(mapped.bytes());
+}
+
+// Returns text that identifies the reference model. The index of a checkpoint has the checksums of
+// its tensors; other folders have none, so their files are read.
+std::string weights_key(const config::RunConfig& config, const Path& checkpoint) {
+  std::string key = fmt::format("precision {}", name_of_entry(config.precision));
+  if (config.objective.reference == config::ReferenceSource::kAdaptersOff) key += ", adapters off";
+  if (checkpoint.empty())
+    return fmt::format(
+        "initial weights of seed {} and model {}, {}", config.run.seed,
+        checkpoint::checksum_text(checkpoint::checksum_of(to_json(tessera::to_tree(config.model)))),
+        key);
+  checkpoint::Checksum sum;
+  if (std::filesystem::exists(checkpoint / "index.json")) {
+    add_file(checkpoint / "index.json", sum);
+  } else {
+    std::vector<Path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+      const Path type = entry.path().extension();
+      if (entry.is_regular_file() && (type == ".safetensors" || type == ".bin"))
+        files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    for (const Path& file : files) add_file(file, sum);
+  }
+  return fmt::format("checkpoint {}, {}", checkpoint::checksum_text(sum.value()), key);
+}
+
+// The file of one run. Only rank 0 has one.
+class ReferenceFile {
+ public:
+  ReferenceFile(const Path& run, const data::PreferenceData& data)
+      : data_(checkpoint::checksum_text(data.fingerprint())),
+        pairs_(data.pairs()),
+        path_(run / fmt::format("references-{}.bin", data_)) {}
+
+  const Path& path() const { return path_; }
+
+  // Returns the log-probabilities in the file, two per pair; none if there is no file or it is of
+  // another model. An empty key fits any model.
+  std::vector<double> read(const std::string& weights) const {
+    if (!std::filesystem::exists(path_)) return {};
+    const std::string bytes = read_file(path_);
+    const size_t end = bytes.find('\n');
+    if (end == bytes.npos) return {};
+    const Tree head = parse_json(bytes.substr(0, end), path_.string());
+    const auto text = [&](const char* key) -> std::string {
+      const Tree* t = head.as_members() != nullptr ? head.find(key) : nullptr;
+      return t != nullptr && t->as_string() != nullptr ? *t->as_string() : "";
+    };
+    if (text("data") != data_ || (!weights.empty() && text("weights") != weights)) return {};
+    const size_t pairs =
+        std::min<size_t>((bytes.size() - end - 1) / (kAnswersPerRow * sizeof(double)), pairs_);
+    std::vector<double> out(kAnswersPerRow * pairs);
+    std::memcpy(out.data(), bytes.data() + end + 1, out.size() * sizeof(double));
+    return out;
+  }
+
+  // Begins a file with these numbers; append() adds more.
+  void begin(const std::string& weights, const std::vector<double>& known) const {
+    Tree head;
+    head.set("version", Tree(kVersion));
+    head.set("pairs", Tree(pairs_));
+    head.set("data", Tree(data_));
+    head.set("weights", Tree(weights));
+    std::string bytes = to_json(head) + "\n";
+    bytes.append(reinterpret_cast<const char*>(known.data()), known.size() * sizeof(double));
+    write_file(path_, bytes);
+  }
+  void append(std::span<const double> numbers) const {
+    std::ofstream out(path_, std::ios::binary | std::ios::app);
+    out.write(reinterpret_cast<const char*>(numbers.data()),
+              static_cast<std::streamsize>(numbers.size_bytes()));
+    out.flush();
+    if (!out) throw Error("{}: cannot be written. Make space on the disk", path_.string());
+  }
+
+ private:
+  std::string data_;
+  int64_t pairs_;
+  Path path_;
+};
+
+// Runs the reference program on consecutive pairs, as many as all ranks together have rows.
+class Pass {
+ public:
+  Pass(const config::RunConfig& config, Trainer& trainer, const data::PreferenceData& data,
+       comm::World& world)
+      : data_(data),
+        world_(world),
+        executor_(trainer.engine().executor(reference_program(config))),
+        view_(batch_.view(executor_, 0)),
+        tokens_(config.data.sequence_length),
+        rank_(trainer.data_rank()),
+        together_(std::ssize(view_.samples) * config.layout.data) {
+    owns_ = owns_answers(trainer.engine().position());
+  }
+
+  int64_t together() const { return together_; }
+
+  // Returns the log-probabilities of the pairs from `first` on, on every rank.
+  std::vector<double> run(int64_t first) {
+    const int64_t own = std::ssize(view_.samples), begin = first + rank_ * own;
+    for (int64_t b = 0; b < own; ++b) write_row(begin + b, b);
+    executor_.run();
+    const int64_t count = std::min(together_, data_.pairs() - first);
+    std::vector<double> out(kAnswersPerRow * count);
+    for (int64_t b = 0; owns_ && b < own && begin + b < data_.pairs(); ++b)
+      for (int64_t a = 0; a < kAnswersPerRow; ++a)
+        out[kAnswersPerRow * (begin + b - first) + a] =
+            answer_sums(executor_)[(b * kAnswersPerRow + a) * kAnswerColumns];
+    world_.all_reduce(out, comm::Reduction::kSum);
+    for (size_t i = 0; i < out.size(); ++i)
+      if (!std::isfinite(out[i]))
+        throw NumericError("{}: the log-probability of an answer under the reference model is {}",
+                           data_.place(first + static_cast<int64_t>(i) / kAnswersPerRow), out[i]);
+    return out;
+  }
+
+ private:
+  // Writes the row of a pair, or one without answers past the last pair.
+  void write_row(int64_t pair, int64_t b) {
+    std::vector<int32_t> tokens(tokens_), labels(tokens_), positions(tokens_), answers(tokens_);
+    const auto row = [&](auto all) {
+      const size_t length = all.size() / view_.samples.size();
+      return all.subspan(b * length, length);
+    };
+    const data::SampleRow whole = {
+        tokens, labels, positions, row(view_.documents), {}, answers, row(view_.references)};
+    if (pair < data_.pairs())
+      data_.read_pair(pair, whole);
+    else
+      data::clear_row(0, whole);
+    data::copy_part(tokens, 1, view_.part, row(view_.tokens));
+    data::copy_part(labels, 1, view_.part, row(view_.labels));
+    data::copy_part(positions, 1, view_.part, row(view_.positions));
+    data::copy_part(answers, 1, view_.part, row(view_.answers));
+    view_.samples[b] = pair;
+  }
+
+  const data::PreferenceData& data_;
+  comm::World& world_;
+  runtime::Executor& executor_;
+  BatchMemory batch_;
+  data::BatchView view_;
+  size_t tokens_;
+  int64_t rank_, together_;
+  bool owns_ = false;
+};
+
+std::string to_bytes(const std::vector<double>& x) {
+  return {reinterpret_cast<const char*>(x.data()), x.size() * sizeof(double)};
+}
+
+}  // namespace
+
+void set_references(const config::RunConfig& config, Trainer& trainer, data::PreferenceData& data,
+                    comm::World& world, const ReferencePass& pass) {
+  const bool writes = world.rank() == 0;
+  const ReferenceFile file(pass.run, data);
+  std::string weights, bytes;
+  comm::on_all(world, [&] {
+    if (!writes) return;
+    if (pass.has_reference_weights) weights = weights_key(config, pass.checkpoint);
+    bytes = to_bytes(file.read(weights));
+  });
+  world.broadcast(bytes, 0);
+  std::vector<double> all(bytes.size() / sizeof(double));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  const int64_t pairs = data.pairs();
+  if (std::ssize(all) == kAnswersPerRow * pairs) {
+    pass.say(fmt::format("reference log-probabilities of {} pairs from {}", format_count(pairs),
+                         file.path().string()));
+    return data.set_references(std::move(all));
+  }
+  if (!pass.has_reference_weights &&
+      config.objective.reference != config::ReferenceSource::kAdaptersOff)
+    throw Error(
+        "{}: has the log-probabilities of {} of {} pairs, and the weights of this run have been "
+        "trained since, so they cannot be computed again. Restore the file, use the data that the "
+        "run began with, or start a new run",
+        file.path().string(), std::ssize(all) / kAnswersPerRow, pairs);
+  Pass forward(config, trainer, data, world);
+  all.resize(std::ssize(all) / kAnswersPerRow / forward.together() * forward.together() *
+             kAnswersPerRow);
+  const int64_t known = std::ssize(all) / kAnswersPerRow;
+  comm::on_all(world, [&] {
+    if (writes) file.begin(weights.empty() ? "a resumed run without its adapters" : weights, all);
+  });
+  for (int64_t first = known; first < pairs; first += forward.together()) {
+    pass.doing(fmt::format("computing reference log-probabilities, pair {} of {}", first, pairs));
+    const std::vector<double> sums = forward.run(first);
+    all.insert(all.end(), sums.begin(), sums.end());
+    comm::on_all(world, [&] {
+      if (writes) file.append(sums);
+    });
+  }
+  pass.say(fmt::format(
+      "reference log-probabilities of {} pairs computed{}", format_count(pairs),
+      known > 0 ? fmt::format(", the first {} from the run directory", format_count(known)) : ""));
+  data.set_references(std::move(all));
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,68 @@
+// Tiny runs that learn from pairs of answers.
+#pragma once
+
+#include "config/run_request.h"
+#include "data/preferences.h"
+#include "model/presets.h"
+#include "train/run_programs.h"
+#include "train/trainer.h"
+
+namespace tessera::testing {
+
+inline constexpr std::array kObjectives = {
+    config::ObjectiveKind::kDpo, config::ObjectiveKind::kIpo,   config::ObjectiveKind::kOrpo,
+    config::ObjectiveKind::kKto, config::ObjectiveKind::kSimpo, config::ObjectiveKind::kReward};
+
+inline config::RunConfig preference_run(config::ObjectiveKind kind) {
+  config::RunConfig c;
+  model::apply_family(model::Family::kLlama, c.model);
+  c.model.layers = 4;
+  c.model.hidden = 32;
+  c.model.heads = 4;
+  c.model.vocabulary = 96;
+  c.model.vocabulary_multiple = 32;
+  c.model.context = 24;
+  c.model.tied_embeddings = false;
+  model::derive_sizes(c.model);
+  c.data.sequence_length = 24;
+  c.data.intra_document_masking = true;
+  c.objective.kind = kind;
+  c.objective.beta = 0.3;
+  c.batch.micro = 2;
+  c.batch.global = 8;
+  c.precision = compile::Precision::kFp32;
+  c.run.seed = 5;
+  return c;
+}
+
+// Two texts of 5 to 10 tokens per row, of which the last tokens are the answer.
+inline data::BatchSource pair_batches(const config::RunConfig& c, int64_t rank) {
+  data::BatchShape shape = config::batch_shape(c, rank);
+  shape.references = data::kPreferenceFigures;
+  const bool scores = c.objective.kind == config::ObjectiveKind::kReward;
+  return data::BatchSource(shape, [scores](int64_t sample, const data::SampleRow& row) {
+    data::clear_row(0, row);
+    size_t at = 0;
+    for (int32_t answer = 0; answer < 2; ++answer) {
+      const int64_t length = 5 + (sample * 3 + answer * 2) % 6, prompt = 2 + sample % 2;
+      const auto id = [&](int64_t t) {
+        const int64_t own = t < prompt ? 0 : 17 * (answer + 1);
+        return static_cast<int32_t>((sample * 31 + t * t * 7 + own) % 95 + 1);
+      };
+      for (int64_t t = 0; t < length; ++t, ++at) {
+        row.tokens[at] = id(t);
+        row.positions[at] = static_cast<int32_t>(t);
+        row.documents[at] = answer;
+        const bool counts = scores ? t + 1 == length : t + 1 >= prompt;
+        if (!counts) continue;
+        row.labels[at] = id(t + 1);
+        row.answers[at] = answer;
+      }
+    }
+    row.references[0] = -20 - static_cast<double>(sample % 3);
+    row.references[1] = -21 + 0.5 * static_cast<double>(sample % 4);
+    row.references[2] = static_cast<double>(sample % 2) * 0.5;
+  });
+}
+
+}  // namespace tessera::testing
