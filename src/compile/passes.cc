@@ -64,7 +64,8 @@ void run_zero(State& s, const Context& c) { zero(s.lowered.program, s.lowered, c
 constexpr Pass kPasses[] = {
     {"forward", Level::kModel, always, "always", run_forward, Invariant::kTypes},
     {"add_adapters", Level::kModel, [](const Context& c) { return c.request.adapters.rank > 0; },
-     "`lora.rank`", [](State& s, const Context& c) { add_adapters(s.graph, c.request.adapters); },
+     "`lora.rank`",
+     [](State& s, const Context& c) { add_adapters(s.graph, c.request.adapters, c.request.model); },
      Invariant::kTypes},
     {"freeze", Level::kModel, [](const Context& c) { return !c.request.frozen.empty(); },
      "`optimizer.freeze`", [](State& s, const Context& c) { freeze(s.graph, c.request.frozen); },

@@ -55,7 +55,7 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Progra
   r.loss = {config.loss.z_loss, config.loss.label_smoothing};
   r.average_decay = o.ema;
   r.clip_norm = o.clip_norm;
-  r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};
+  r.adapters = config.lora.policy();
   r.frozen = o.freeze;
   r.kind = kind;
   r.sequences = config.batch.micro;

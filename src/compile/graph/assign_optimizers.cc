@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/name_patterns.h"
+#include "model/adapter_modules.h"
 
 namespace tessera::compile {
 namespace {
@@ -19,7 +20,8 @@ std::vector<std::string> weight_names(const Graph& g) {
 }
 
 bool is_adapter(const std::string& name) {
-  return name.ends_with(".lora_a") || name.ends_with(".lora_b");
+  return name.ends_with(model::kLoraA) || name.ends_with(model::kLoraB) ||
+         name.ends_with(model::kLoraMagnitude);
 }
 
 // Returns the matrices of layers: weights of GEMMs and of experts, without routers.
