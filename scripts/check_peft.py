@@ -129,7 +129,7 @@ def dataset(options, work, rows):
 
 
 def train(options, work, base, kind, steps, report):
-    """Some steps from PEFT's adapters: as PEFT takes them, and as Tessera does."""
+    """Some steps from PEFT's adapters: those of PEFT and those of Tessera."""
     rows = torch.randint(0, 90, (400, TOKENS + 1))
     dataset(options, work, rows)
     file = work / "run.yaml"

@@ -91,7 +91,7 @@ bool is_empty(const Tree& t) {
   return std::find(std::begin(kEmpty), std::end(kEmpty), text) != std::end(kEmpty);
 }
 
-// Throws Error for settings that Tessera does not compute, and for those that it does not know.
+// Throws Error for settings that Tessera does not compute, and for unknown ones.
 void require_supported(const Tree& config, const std::string& source) {
   const auto require = [&](const char* key, const char* expected, const char* why) {
     const Tree* const found = config.find(key);
@@ -107,7 +107,7 @@ void require_supported(const Tree& config, const std::string& source) {
     const auto found = std::find_if(std::begin(kUnsupported), std::end(kUnsupported),
                                     [&](const Unsupported& u) { return u.key == key; });
     refuse(source, key, to_json(value),
-           found == std::end(kUnsupported) ? "Tessera does not know this setting" : found->why);
+           found == std::end(kUnsupported) ? "Tessera does not read this setting" : found->why);
   }
 }
 
@@ -277,7 +277,7 @@ AdapterSettings read_peft_settings(const Path& folder) {
     throw Error("{}: has no {}, expected a folder as written by save_pretrained of PEFT",
                 folder.string(), kConfigFile);
   const Tree config = parse_json(read_file(path), source);
-  if (config.as_members() == nullptr) throw Error("{}: is no JSON object", source);
+  if (config.as_members() == nullptr) throw Error("{}: is not a JSON object", source);
   require_supported(config, source);
   AdapterSettings s;
   s.rank = value_of(config, "r", int64_t{8}, source);

@@ -40,7 +40,7 @@ std::map<std::string, Adaptable> adaptable_weights(const Graph& g) {
 WeightPart part_of(const Value& weight, const HfTensor& t) {
   for (const WeightPart& p : weight.parts)
     if (t.begin[p.dim] == p.first && t.part()[static_cast<int>(p.dim)] == p.count) return p;
-  CHECK(weight.parts.empty(), "{} is no part of {}", t.theirs, weight.name);
+  CHECK(weight.parts.empty(), "{} is not a part of {}", t.theirs, weight.name);
   return parts_of(weight).front();
 }
 

@@ -19,7 +19,7 @@ bool is_adaptable(const Graph& graph, const Op& op);
 // A matrix of one layer: a weight of a GEMM, or one part of a packed weight.
 struct AdapterModule {
   HfTensor tensor;             // the weight on both sides; `ours` is "layer3.attn.qkv.weight"
-  WeightPart part;             // of a packed weight, or all of another one, without a name
+  WeightPart part;             // part of a packed weight; else all of it, without a name
   int64_t outputs = 1;         // number of leading dimensions of our weight that are its outputs
   std::string ours() const;    // "layer3.attn.qkv.q": the adapter's weights are named after it
   std::string module() const;  // "model.layers.3.self_attn.q_proj"

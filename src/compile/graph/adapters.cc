@@ -93,7 +93,7 @@ class TargetNames {
     });
   }
 
-  std::map<std::string, std::set<std::string>> modules_;  // of each matrix
+  std::map<std::string, std::set<std::string>> modules_;  // by matrix
 };
 
 // A part of a packed weight, or the whole of another one, that gets an adapter.

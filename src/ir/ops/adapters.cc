@@ -18,7 +18,7 @@ Shape with(const Shape& s, int64_t dim, int64_t n) {
 void check_part(const Op& op, const Shape& all, const Shape& part, int64_t dim, int64_t first) {
   CHECK(dim < all.rank() && part.rank() == all.rank() && with(all, dim, 1) == with(part, dim, 1) &&
             first + part[static_cast<int>(dim)] <= all[static_cast<int>(dim)],
-        "{}: {} is no part of {} from {} of dimension {}", op.origin, to_string(part),
+        "{}: {} is not a part of {} from {} of dimension {}", op.origin, to_string(part),
         to_string(all), first, dim);
 }
 
@@ -145,7 +145,7 @@ void gradient_add(Gradients& g, const Op& op) {
   g.add(change, g.builder().emit_one(take, op.origin, {dy}));
 }
 
-// The squares are constants, so x has the gradient of a product with constants.
+// The squares are constants, so the gradient of x is dy times the same factors.
 void gradient_scale(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]), x = op.inputs[ScalePart::kX];
   const ValueId magnitude = op.inputs[ScalePart::kMagnitude];
