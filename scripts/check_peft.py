@@ -147,8 +147,7 @@ metrics: {{ tensorboard: false }}
 """)
     batches = []
     for step in range(1, steps + 1):
-        answer = json.loads(run(options, "data", "explain", file, "checkpoint.from=", "lora={}",
-                                "model.preset=pythia-14m", "--step", step, "--json"))
+        answer = json.loads(run(options, "data", "explain", file, "--step", step, "--json"))
         batches.append(torch.tensor([s["tokens"] for s in answer["samples"]]))
     run(options, "train", file)
     lines = [json.loads(l) for l in (work / "tuned" / "metrics.jsonl").read_text().splitlines()]
