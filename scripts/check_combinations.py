@@ -174,6 +174,8 @@ FACTORS = {
     "trained": {
         "all": {},
         "lora": {"lora.rank": 4},
+        "rslora": {"lora.rank": 4, "lora.scaling": "rslora"},
+        "dora": {"lora.rank": 4, "lora.kind": "dora"},
         "freeze": {"optimizer.freeze": "[embed.*]"},
         "head": frozen_but_head,
     },
@@ -530,7 +532,7 @@ def check_export_rejected(case, source):
 
 def export(case):
     source = "run"
-    if case.chosen["trained"] == "lora":
+    if case.chosen["trained"] in ("lora", "rslora", "dora"):
         case.say("checkpoint", "merge", "run", "--out", "merged")
         source = "merged"
     layers = case.chosen["layers"]

@@ -433,7 +433,8 @@ def draw_optimizer(rng, family, precision):
 def draw_tuning(rng, optimizer):
     """Adapters or a frozen embedding, now and then. An adapter's second matrix starts at zero, so
     where updates are signs it is a sum of them, and one that a rounding turns is far above any bound."""
-    tuning = rng.choice([{}] * 6 + [{"lora.rank": 4}, {"optimizer.freeze": "[embed.*]"}])
+    adapters = [{"lora.rank": 4}, {"lora.rank": 4, "lora.kind": "dora"}]
+    tuning = rng.choice([{}] * 6 + adapters + [{"optimizer.freeze": "[embed.*]"}])
     signs = optimizer["optimizer.kind"] not in EXACT_SIZES
     return {} if signs and "lora.rank" in tuning else tuning
 

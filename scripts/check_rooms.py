@@ -51,7 +51,6 @@ TEXT_READERS = {
     "compile/layout.cc": "parses the value of layout.recompute",
     "compile/schedule/offload.cc": "parses the value of layout.offload",
     "compile/graph/adapters.cc": "names the weights of adapters after a weight, without its suffix",
-    "compile/graph/assign_optimizers.cc": "recognizes the weights of adapters by their names",
 }
 
 

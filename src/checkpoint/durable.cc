@@ -127,4 +127,17 @@ void remove_folder(const Path& folder) {
   empty_out(part);
 }
 
+PartFolder::PartFolder(const Path& place) : place_(place), part_(make_part_folder(place)) {}
+
+PartFolder::~PartFolder() {
+  std::error_code ignored;
+  if (!done_) std::filesystem::remove_all(part_, ignored);
+}
+
+void PartFolder::put() {
+  sync_folder(part_);
+  put_new_folder(part_, place_);
+  done_ = true;
+}
+
 }  // namespace tessera::checkpoint

@@ -28,4 +28,19 @@ void move_folder(const Path& folder, const Path& place);
 // Renames a folder to a temporary name, then removes it with all its contents.
 void remove_folder(const Path& folder);
 
+// The temporary folder of an export. The destructor removes it unless put() has renamed it.
+class PartFolder {
+ public:
+  explicit PartFolder(const Path& place);
+  ~PartFolder();
+  PartFolder(const PartFolder&) = delete;
+  PartFolder& operator=(const PartFolder&) = delete;
+  const Path& path() const { return part_; }
+  void put();  // as put_new_folder()
+
+ private:
+  Path place_, part_;
+  bool done_ = false;
+};
+
 }  // namespace tessera::checkpoint

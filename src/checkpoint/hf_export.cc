@@ -214,28 +214,6 @@ void require_expressible(const model::ModelConfig& model, const Path& checkpoint
           checkpoint.string(), c.path, c.before, name_of_entry(model.family), c.after);
 }
 
-// The temporary folder of an export. The destructor removes it unless put() has renamed it.
-class PartFolder {
- public:
-  explicit PartFolder(const Path& place) : place_(place), part_(make_part_folder(place)) {}
-  ~PartFolder() {
-    std::error_code ignored;
-    if (!done_) fs::remove_all(part_, ignored);
-  }
-  PartFolder(const PartFolder&) = delete;
-  PartFolder& operator=(const PartFolder&) = delete;
-  const Path& path() const { return part_; }
-  void put() {
-    sync_folder(part_);
-    put_new_folder(part_, place_);
-    done_ = true;
-  }
-
- private:
-  Path place_, part_;
-  bool done_ = false;
-};
-
 Path without_slash(const Path& path) { return path.has_filename() ? path : path.parent_path(); }
 
 }  // namespace

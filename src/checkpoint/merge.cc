@@ -1,13 +1,18 @@
-// Adds LoRA adapters (Hu et al. 2021) to the weights: W + alpha / rank * B A, streamed over flat
-// ranges of W, so only the adapters, which are small, are held in memory.
+// Adds LoRA adapters (Hu et al. 2021) to the weights: W + s B A, and with DoRA (Liu et al. 2024)
+// m (W + s B A) / |W + s B A|. W is streamed over flat ranges, so only the adapters and one number
+// per row, which are small, are held in memory.
 #include "checkpoint/merge.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "base/config.h"
 #include "base/error.h"
 #include "base/shape.h"
 #include "base/tree.h"
+#include "checkpoint/stored_model.h"
+#include "model/adapter_modules.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -20,20 +25,13 @@ std::string without_weight(std::string_view name) {
 }
 
 bool is_adapter(const StoredTensor& t) {
-  return t.name.ends_with(kAdapterA) || t.name.ends_with(kAdapterB);
+  return t.name.ends_with(model::kLoraA) || t.name.ends_with(model::kLoraB) ||
+         t.name.ends_with(model::kLoraMagnitude);
 }
 
-double number_of(const Tree& t) { return number_in(t).value_or(0); }
-
-// Returns alpha / rank of the run that trained the adapters.
-double scale_of(const CheckpointReader& r) {
-  const Tree* lora = r.header().config.find("lora");
-  const Tree *rank = lora ? lora->find("rank") : nullptr,
-             *alpha = lora ? lora->find("alpha") : nullptr;
-  if (rank == nullptr || alpha == nullptr || !(number_of(*rank) > 0))
-    throw Error("{}: contains adapters, but its header has no valid lora.rank and lora.alpha",
-                r.folder().string());
-  return number_of(*alpha) / number_of(*rank);
+std::string with(std::string name, std::string_view suffix) {
+  name += suffix;
+  return name;
 }
 
 std::vector<float> whole(CheckpointReader& r, const StoredTensor& t) {
@@ -42,69 +40,199 @@ std::vector<float> whole(CheckpointReader& r, const StoredTensor& t) {
   return values;
 }
 
-// The adapter of a weight W. W is seen as a matrix [rows, columns], b is [rows, rank] and a is
-// [rank, columns]. All dimensions of W other than the input are flattened into rows.
+// The adapter of a part of a weight W. W is seen as a matrix [rows, columns]: all dimensions other
+// than the input are flattened into rows. Of each `width` rows, the part has `count` from `first`
+// on. b is [part rows, rank] and a is [rank, columns].
 struct Adapter {
-  int64_t rank = 0, columns = 0;
+  int64_t rank = 0, columns = 0, width = 1, first = 0, count = 1;
+  double scale = 1;
   std::vector<float> a, b;
+  std::vector<double> factors;  // with DoRA: m / |W + s B A| of each row of the part
 
-  void add(double scale, int64_t first, int64_t count, float* w) const {
+  // Returns the row of the part for a row of W, or -1.
+  int64_t row_of_part(int64_t row) const {
+    const int64_t at = row % width - first;
+    return at >= 0 && at < count ? row / width * count + at : -1;
+  }
+
+  // Changes `count` numbers of W from the flat index `from` on.
+  void add(int64_t from, int64_t count_of_numbers, float* w) const {
     // A flat range may begin and end inside a row; each iteration handles the part in one row.
-    for (int64_t i = 0; i < count;) {
-      const int64_t row = (first + i) / columns, column = (first + i) % columns;
-      const int64_t n = std::min(count - i, columns - column);
-      for (int64_t k = 0; k < rank; ++k) {
-        const double factor = scale * b[row * rank + k];
-        const float* from = a.data() + k * columns + column;
-        for (int64_t j = 0; j < n; ++j) w[i + j] = static_cast<float>(w[i + j] + factor * from[j]);
-      }
+    for (int64_t i = 0; i < count_of_numbers;) {
+      const int64_t at = row_of_part((from + i) / columns), column = (from + i) % columns;
+      const int64_t n = std::min(count_of_numbers - i, columns - column);
+      if (at >= 0) add_to_row(at, column, n, w + i);
       i += n;
     }
   }
+
+ private:
+  void add_to_row(int64_t row, int64_t column, int64_t n, float* w) const {
+    std::vector<double> sum(w, w + n);
+    for (int64_t k = 0; k < rank; ++k) {
+      const double factor = scale * b[row * rank + k];
+      const float* from = a.data() + k * columns + column;
+      for (int64_t j = 0; j < n; ++j) sum[j] += factor * from[j];
+    }
+    for (int64_t j = 0; j < n; ++j)
+      w[j] = static_cast<float>(factors.empty() ? sum[j] : factors[row] * sum[j]);
+  }
 };
 
-Adapter adapter_of(CheckpointReader& r, const StoredTensor& w, const StoredTensor& a) {
-  const StoredTensor* b = r.find(without_weight(w.name) + kAdapterB);
+// Sets the factors of DoRA, from the magnitudes, by reading W row by row.
+void read_factors(CheckpointReader& r, const StoredTensor& w, const StoredTensor& magnitude,
+                  Adapter& x) {
+  const std::vector<float> m = whole(r, magnitude);
+  std::vector<double> factors(m.size());
+  std::vector<float> row(x.columns);
+  for (int64_t i = 0; i < w.shape.elements() / x.columns; ++i) {
+    const int64_t at = x.row_of_part(i);
+    if (at < 0) continue;
+    int64_t filled = 0;
+    for (const Box& box : boxes_of_range(w.shape, i * x.columns, (i + 1) * x.columns)) {
+      r.read(w.name, box.begin, box.end, {row.data() + filled, DType::kF32, box.extents()});
+      filled += box.elements();
+    }
+    x.add(i * x.columns, x.columns, row.data());
+    double squares = 0;
+    for (const float v : row) squares += static_cast<double>(v) * v;
+    factors[at] = m[at] / std::sqrt(squares);
+  }
+  x.factors = std::move(factors);
+}
+
+// Returns the adapter whose weights are named after `name`, of that part of w.
+Adapter adapter_of(CheckpointReader& r, const StoredTensor& w, const std::string& name,
+                   const WeightPart& part, int64_t outputs, const AdapterSettings& settings) {
+  const StoredTensor* a = r.find(with(name, model::kLoraA));
+  const StoredTensor* b = r.find(with(name, model::kLoraB));
+  const StoredTensor* m = r.find(with(name, model::kLoraMagnitude));
   Adapter x;
-  x.rank = a.shape.rank() > 0 ? a.shape[0] : 0;
-  x.columns = a.shape.elements() / std::max<int64_t>(x.rank, 1);
-  // The sizes come from a file, so their multiplication must not overflow.
-  int64_t elements = 0;
-  const bool fits = b != nullptr && x.rank > 0 && b->shape.rank() > 0 && b->shape[-1] == x.rank &&
-                    !__builtin_mul_overflow(b->shape.elements() / x.rank, x.columns, &elements) &&
-                    w.shape.elements() == elements;
-  if (!fits)
-    throw Error("{}: {} has the shape {}, which its adapters do not fit: A {}, B {}",
-                r.folder().string(), w.name, to_string(w.shape), to_string(a.shape),
-                b == nullptr ? std::string("missing") : to_string(b->shape));
-  x.a = whole(r, a);
+  x.rank = settings.rank;
+  x.scale = settings.scale();
+  x.columns = w.shape.product(static_cast<int>(outputs), w.shape.rank());
+  const int64_t inner = w.shape.product(static_cast<int>(part.dim) + 1, static_cast<int>(outputs));
+  x.width = w.shape[static_cast<int>(part.dim)] * inner;
+  x.first = part.first * inner;
+  x.count = part.count * inner;
+  const int64_t rows = w.shape.elements() / x.columns / x.width * x.count;
+  // Sizes come from a file, so they are not multiplied, which could overflow.
+  const auto has = [&](const StoredTensor* t, int64_t of_rank) {
+    const int64_t n = t == nullptr ? 0 : t->shape.elements();
+    return n % x.rank == 0 && n / x.rank == of_rank;
+  };
+  const bool fits = has(a, x.columns) && has(b, rows) && settings.dora() == (m != nullptr) &&
+                    (m == nullptr || m->shape.elements() == rows);
+  if (!fits) {
+    const auto shape = [](const StoredTensor* t) {
+      return t == nullptr ? std::string("missing") : to_string(t->shape);
+    };
+    throw Error("{}: {} has the shape {}, which its adapters do not fit: A {}, B {}{}",
+                r.folder().string(), w.name, to_string(w.shape), shape(a), shape(b),
+                settings.dora() ? ", magnitudes " + shape(m) : "");
+  }
+  x.a = whole(r, *a);
   x.b = whole(r, *b);
+  if (m != nullptr) read_factors(r, w, *m, x);
   return x;
+}
+
+// The parts of weights that may have adapters, by the name of the weight.
+using PartsOfWeights = std::map<std::string, std::vector<model::AdapterModule>>;
+
+PartsOfWeights parts_of_weights(const model::ModelConfig& model) {
+  PartsOfWeights parts;
+  for (model::AdapterModule& m : model::adapter_modules(model)) {
+    std::vector<model::AdapterModule>& of = parts[m.tensor.ours];
+    // Several tensors of theirs may be rows of one weight.
+    if (of.empty() || !m.part.name.empty()) of.push_back(std::move(m));
+  }
+  return parts;
+}
+
+std::vector<Adapter> adapters_of(CheckpointReader& r, const StoredTensor& w,
+                                 const PartsOfWeights& parts, const AdapterSettings& settings) {
+  std::vector<Adapter> found;
+  const auto of = parts.find(w.name);
+  if (of == parts.end()) return found;
+  const std::string name = without_weight(w.name);
+  if (r.find(with(name, model::kLoraA)) != nullptr) {
+    const WeightPart all = {"", 0, 0, w.shape[0]};
+    found.push_back(adapter_of(r, w, name, all, of->second[0].outputs, settings));
+    return found;
+  }
+  for (const model::AdapterModule& m : of->second)
+    if (r.find(with(m.ours(), model::kLoraA)) != nullptr)
+      found.push_back(adapter_of(r, w, m.ours(), m.part, m.outputs, settings));
+  return found;
 }
 
 }  // namespace
 
+double AdapterSettings::scale() const {
+  const auto n = static_cast<double>(rank);
+  return alpha / (rslora() ? std::sqrt(n) : n);
+}
+
 bool has_adapters(const CheckpointReader& checkpoint) {
   return std::any_of(checkpoint.tensors().begin(), checkpoint.tensors().end(), is_adapter);
+}
+
+void require_adapters_of_parts(const CheckpointReader& checkpoint,
+                               const model::ModelConfig& model) {
+  if (!has_adapters(checkpoint)) return;
+  for (const auto& [weight, modules] : parts_of_weights(model)) {
+    const std::string a = with(without_weight(weight), model::kLoraA);
+    if (!modules[0].part.name.empty() && checkpoint.find(a) != nullptr)
+      throw Error(
+          "{}: {} is the adapter of a packed weight as a whole, as earlier versions trained it. "
+          "Now "
+          "each part, such as {}, has an adapter of its own. Merge the adapters into the weights "
+          "with   tessera checkpoint merge {} --out MERGED   and use that.",
+          checkpoint.folder().string(), a, modules[0].ours(), checkpoint.folder().string());
+  }
+}
+
+AdapterSettings adapter_settings(const CheckpointReader& r) {
+  const std::string source = r.folder().string();
+  const Tree* lora = r.header().config.as_members() ? r.header().config.find("lora") : nullptr;
+  if (lora == nullptr)
+    throw Error(
+        "{}: contains adapters, but its header has no 'lora' configuration. Merge the adapters "
+        "first, or use another checkpoint.",
+        source);
+  AdapterSettings s;
+  SourceLocations locations;
+  read_fields(fields_of(s), *lora, source, locations);
+  if (s.rank < 1 || !(s.alpha > 0) || !std::isfinite(s.alpha))
+    throw Error(
+        "{}: contains adapters, but its header has lora.rank = {} and lora.alpha = {}, expected "
+        "both above 0. Use another checkpoint.",
+        source, s.rank, s.alpha);
+  if (!(s.dora() || s.kind == "lora") || !(s.rslora() || s.scaling == "rank"))
+    throw Error(
+        "{}: its header has lora.kind = {} and lora.scaling = {}, expected lora or dora, and rank "
+        "or rslora. Use another checkpoint, or a later version of Tessera.",
+        source, s.kind, s.scaling);
+  return s;
 }
 
 Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version) {
   CheckpointReader reader(checkpoint);
   if (!has_adapters(reader))
     throw Error("{}: contains no adapters, expected tensors named …{}", checkpoint.string(),
-                kAdapterA);
+                model::kLoraA);
   std::error_code error;
   if (std::filesystem::exists(out, error))
     throw Error("{}: exists already. Choose another path, or remove it first.", out.string());
-  const double scale = scale_of(reader);
+  const AdapterSettings settings = adapter_settings(reader);
+  const PartsOfWeights parts = parts_of_weights(stored_model(reader));
   CheckpointWriter writer(out, {}, Existing::kIsKept);
   Merged made;
   for (const StoredTensor& t : reader.tensors()) {
     // The optimizer state is that of the adapters and has no meaning for the merged weights.
     if (is_adapter(t) || t.name.find('|') != std::string::npos) continue;
-    const StoredTensor* a = reader.find(without_weight(t.name) + kAdapterA);
-    Adapter adapter;
-    if (a != nullptr) adapter = adapter_of(reader, t, *a);
+    const std::vector<Adapter> adapters = adapters_of(reader, t, parts, settings);
     StateTensor merged;
     merged.name = t.name;
     merged.shape = t.shape;
@@ -115,9 +243,9 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
         reader.read(t.name, box.begin, box.end, {w + at, DType::kF32, box.extents()});
         at += box.elements();
       }
-      if (a != nullptr) adapter.add(scale, first, count, w);
+      for (const Adapter& a : adapters) a.add(first, count, w);
     });
-    made.adapters += a != nullptr;
+    made.adapters += std::ssize(adapters);
     ++made.tensors;
     made.parameters += t.shape.elements();
   }

@@ -1,25 +1,50 @@
-// Merges LoRA adapters into the weights: W + alpha / rank · B A. Also averages checkpoints.
+// Merges LoRA adapters into the weights: W + scale · B A. Also averages checkpoints.
 #pragma once
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "model/model_config.h"
 
 namespace tessera::checkpoint {
 
-constexpr const char* kAdapterA = ".lora_a";  // replaces ".weight" at the end of a weight's name
-constexpr const char* kAdapterB = ".lora_b";
-
 // Returns true if a checkpoint contains adapters.
 bool has_adapters(const CheckpointReader& checkpoint);
+
+// Throws Error if it has adapters of a packed weight as a whole, as earlier versions trained them:
+// now each of its parts has an adapter of its own.
+void require_adapters_of_parts(const CheckpointReader& checkpoint, const model::ModelConfig& model);
+
+// Settings of adapters, as the section `lora` of a run file has them.
+struct AdapterSettings {
+  int64_t rank = 0;
+  double alpha = 16;
+  std::vector<std::string> targets;
+  std::string kind = "lora", scaling = "rank", from;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("rank", self.rank, "");
+    visit("alpha", self.alpha, "");
+    visit("targets", self.targets, "");
+    visit("kind", self.kind, "");
+    visit("scaling", self.scaling, "");
+    visit("from", self.from, "");
+  }
+  bool rslora() const { return scaling == "rslora"; }
+  bool dora() const { return kind == "dora"; }
+  double scale() const;  // the factor of B A: alpha / rank, or alpha / sqrt(rank)
+};
+// Reads them from the configuration in a checkpoint's header. Throws Error if it has no valid ones.
+AdapterSettings adapter_settings(const CheckpointReader& checkpoint);
 
 struct Merged {
   int64_t adapters = 0, tensors = 0, parameters = 0;
 };
 
-// Writes a checkpoint of merged weights to `out`, in f32, without optimizer state. Rank and alpha
-// are those in the checkpoint's header. Throws Error if there are no adapters, if their shapes do
+// Writes a checkpoint of merged weights to `out`, in f32, without optimizer state. The settings are
+// those in the checkpoint's header. Throws Error if there are no adapters, if their shapes do
 // not match the weights, or if `out` exists.
 Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version);
 

@@ -14,6 +14,7 @@
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
 #include "checkpoint/stored_model.h"
+#include "cli/checkpoint_adapter.h"
 #include "cli/checkpoint_file.h"
 #include "cli/show.h"
 #include "cli/status_line.h"
@@ -291,7 +292,7 @@ checkpoint::HfImport import_with_progress(const Path& from, const Path& out, boo
 // Imports a Hugging Face folder. The tokenizer is checked first, because copying the weights needs
 // more time.
 int import_folder(Args args) {
-  std::string from, out;
+  std::string from, out, adapter;
   bool json = false, without_tokenizer = false;
   Arguments arguments("checkpoint import",
                       "Import a Hugging Face model of a supported family as a checkpoint.",
@@ -302,8 +303,11 @@ int import_folder(Args args) {
   arguments.option(out, "--out", "CHECKPOINT", "checkpoint to create", true);
   arguments.flag(without_tokenizer, "--without-tokenizer",
                  "import only the weights, for example if the tokenizer is not supported");
+  arguments.option(adapter, "--adapter", "FOLDER",
+                   "PEFT folder of LoRA adapters to add; --from may then be a checkpoint, too");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
+  if (!adapter.empty()) return import_adapter(from, adapter, out, json);
   const Clock clock;
   if (!without_tokenizer) check_tokenizer(from);
   const checkpoint::HfImport made = import_with_progress(from, out, !without_tokenizer);
@@ -395,11 +399,25 @@ bool cuts_words_otherwise(const Path& checkpoint, const model::ModelConfig& mode
              data::PretokenizerKind::kQwen2;
 }
 
+checkpoint::HfExportOptions export_options(const std::string& dtype, int64_t max_file_bytes) {
+  checkpoint::HfExportOptions options;
+  const auto known = dtype_from_name(dtype);
+  if (known != DType::kF32 && known != DType::kBF16 && known != DType::kF16)
+    throw UsageError("checkpoint export: --dtype is '{}', expected f32, bf16 or f16", dtype);
+  if (max_file_bytes <= 0)
+    throw UsageError("checkpoint export: --max-file-bytes is {}, expected a number above zero",
+                     max_file_bytes);
+  options.dtype = *known;
+  options.max_file_bytes = max_file_bytes;
+  return options;
+}
+
 // Exports a checkpoint, and reports what the exported folder cannot represent: settings for which
 // config.json has no key, and a rule for splitting words that transformers' tokenizer class
 // ignores.
 int export_folder(Args args) {
-  std::string checkpoint, to, dtype = "f32", weights = "trained";
+  std::string checkpoint, to, dtype = "f32", weights = "trained", base;
+  bool adapter = false;
   int64_t max_file_bytes = checkpoint::HfExportOptions{}.max_file_bytes;
   bool json = false;
   Arguments arguments("checkpoint export",
@@ -410,17 +428,12 @@ int export_folder(Args args) {
   arguments.option(dtype, "--dtype", "TYPE", "dtype of the stored weights: f32, bf16 or f16");
   add_weights(arguments, weights);
   arguments.option(max_file_bytes, "--max-file-bytes", "N", "maximum bytes per file");
+  arguments.flag(adapter, "--adapter", "write only the LoRA adapters, in f32, as a PEFT folder");
+  arguments.option(base, "--base", "NAME", "with --adapter: name or path of the base model");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  checkpoint::HfExportOptions options;
-  const auto known = dtype_from_name(dtype);
-  if (known != DType::kF32 && known != DType::kBF16 && known != DType::kF16)
-    throw UsageError("checkpoint export: --dtype is '{}', expected f32, bf16 or f16", dtype);
-  if (max_file_bytes <= 0)
-    throw UsageError("checkpoint export: --max-file-bytes is {}, expected a number above zero",
-                     max_file_bytes);
-  options.dtype = *known;
-  options.max_file_bytes = max_file_bytes;
+  if (adapter) return export_adapter(checkpoint, to, base, json);
+  checkpoint::HfExportOptions options = export_options(dtype, max_file_bytes);
   options.averages = is_average(weights);
   const Clock clock;
   const Path source = choose_checkpoint(checkpoint);

@@ -1,13 +1,13 @@
 // Optimizer settings that the compiler reads; base/optimizer_kind.h has the others.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/newton_schulz.h"
 #include "base/optimizer_kind.h"
-#include "base/real.h"
 
 namespace tessera::compile {
 
@@ -44,13 +44,26 @@ struct LossPolicy {
   bool operator==(const LossPolicy&) const = default;
 };
 
+// kDora: the result of each output is scaled to a norm that is trained too (Liu et al. 2024).
+enum class AdapterKind : uint8_t { kLora, kDora };
+constexpr const char* enum_names(AdapterKind) { return "lora|dora"; }
+// The factor of B A: alpha / rank, or alpha / sqrt(rank) (Kalajdzievski 2023).
+enum class AdapterScaling : uint8_t { kRank, kRslora };
+constexpr const char* enum_names(AdapterScaling) { return "rank|rslora"; }
+
 // Low-rank adapters (Hu et al. 2021): a weight W [out, in] is frozen and gets A [rank, in] and
-// B [out, rank]: y = W x + alpha / rank · B A x.
+// B [out, rank]: y = W x + scale() · B A x.
 struct AdapterPolicy {
   int64_t rank = 0;  // 0: none
   double alpha = 16;
-  std::vector<std::string> targets;  // patterns of weight names; none: all linear layers
-  double scale() const { return ratio(alpha, rank); }
+  // Patterns of weight names, or names of modules as in PEFT; none: all linear layers.
+  std::vector<std::string> targets;
+  AdapterKind kind = AdapterKind::kLora;
+  AdapterScaling scaling = AdapterScaling::kRank;
+  double scale() const {
+    const auto n = static_cast<double>(rank);
+    return alpha / (scaling == AdapterScaling::kRslora ? std::sqrt(n) : n);
+  }
 };
 
 }  // namespace tessera::compile

@@ -74,7 +74,8 @@ void run_zero(State& s, const Context& c) { zero(s.lowered.program, s.lowered, c
 constexpr Pass kPasses[] = {
     {"forward", Level::kModel, always, "always", run_forward, Invariant::kTypes},
     {"add_adapters", Level::kModel, [](const Context& c) { return c.request.adapters.rank > 0; },
-     "`lora.rank`", [](State& s, const Context& c) { add_adapters(s.graph, c.request.adapters); },
+     "`lora.rank`",
+     [](State& s, const Context& c) { add_adapters(s.graph, c.request.adapters, c.request.model); },
      Invariant::kTypes},
     {"add_preference_loss", Level::kModel,
      [](const Context& c) { return c.request.preference.has_value() && !c.generates(); },

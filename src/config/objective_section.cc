@@ -31,9 +31,15 @@ void check_own_keys(const ObjectiveSection& o, const RunConfig& run, KeyErrors& 
     errors.add("objective.reference",
                "= adapters_off, but objective.kind = {} has no reference model. Remove it.",
                name_of_entry(kind));
-  else if (o.reference == ReferenceSource::kAdaptersOff && run.lora.rank == 0)
+  else if (o.reference == ReferenceSource::kAdaptersOff && run.lora.rank == 0 &&
+           run.lora.from.empty())
     errors.add("objective.reference",
                "= adapters_off, but lora.rank = 0. Set lora.rank, or use precomputed.");
+  else if (o.reference == ReferenceSource::kAdaptersOff &&
+           run.lora.kind == compile::AdapterKind::kDora)
+    errors.add("objective.reference",
+               "= adapters_off is for lora.kind = lora: the magnitudes of dora replace the norms of "
+               "the weights. Use precomputed.");
 }
 
 void check_data(const ObjectiveSection& o, const RunConfig& run, KeyErrors& errors) {

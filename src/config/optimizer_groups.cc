@@ -183,6 +183,10 @@ void check(const LoraSection& lora, KeyErrors& errors) {
     errors.add("lora.targets",
                "are given, but lora.rank is 0. Set lora.rank, such as 16, or for no adapters "
                "lora.targets=[]");
+  if (lora.kind != compile::AdapterKind::kLora && lora.rank == 0)
+    errors.add("lora.kind",
+               "= {}, but lora.rank is 0. Set lora.rank, such as 16, or lora.kind=lora",
+               name_of_entry(lora.kind));
 }
 
 void check(const LossScaleSection& scale, KeyErrors& errors) {

@@ -146,14 +146,26 @@ struct LoraSection {
   int64_t rank = 0;
   double alpha = 16;
   std::vector<std::string> targets;
+  compile::AdapterKind kind = compile::AdapterKind::kLora;
+  compile::AdapterScaling scaling = compile::AdapterScaling::kRank;
+  std::string from;
 
   static void fields(auto& self, auto&& visit) {
     visit("rank", self.rank, "train only LoRA adapters, of this rank; 0: no adapters", at_least(0));
-    visit("alpha", self.alpha, "adapters are scaled by alpha / rank", between(1e-9, 1e9));
+    visit("alpha", self.alpha, "adapters are scaled by alpha / rank (see lora.scaling)",
+          between(1e-9, 1e9));
     visit("targets", self.targets,
-          "weights with an adapter, as patterns such as *.attn.*; none: all linear layers of each "
-          "layer");
+          "weights with an adapter: names of modules as in PEFT, such as q_proj or all-linear, or "
+          "patterns such as *.attn.*; none: all linear layers of each layer");
+    visit("kind", self.kind,
+          "dora: the norm of each output's weights is trained separately from their direction");
+    visit("scaling", self.scaling, "rank: alpha / rank; rslora: alpha / sqrt(rank)");
+    visit("from", self.from,
+          "PEFT folder with the adapters to start from; the other keys of lora default to its "
+          "settings");
   }
+
+  compile::AdapterPolicy policy() const { return {rank, alpha, targets, kind, scaling}; }
 };
 
 void check(const LoraSection& lora, KeyErrors& errors);

@@ -124,6 +124,12 @@ KeyErrors errors_of(const RunConfig& config, DataUse use) {
   check(config.objective, config, errors);
   check(config.optimizer, errors);
   check(config.lora, errors);
+  if (!config.lora.from.empty() &&
+      (config.checkpoint.from.empty() || config.checkpoint.load == Load::kAll))
+    errors.add(
+        "lora.from",
+        "is given, which needs the base model. Set checkpoint.from to a checkpoint or Hugging "
+        "Face folder, and checkpoint.load=weights");
   check(config.loss_scale, errors);
   check(config.schedule, errors);
   check(config.checkpoint, config.schedule.steps, errors);

@@ -82,7 +82,7 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Progra
   r.preference = preference_terms(config.objective);
   r.average_decay = o.ema;
   r.clip_norm = o.clip_norm;
-  r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};
+  r.adapters = config.lora.policy();
   r.frozen = o.freeze;
   r.kind = kind;
   r.sequences = config.batch.micro;

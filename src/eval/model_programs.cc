@@ -14,35 +14,16 @@
 namespace tessera::eval {
 namespace {
 
-// Names the fields of `lora` in a checkpoint's header, for read_fields().
-struct AdapterFields {
-  compile::AdapterPolicy* policy;
-  static void fields(auto& self, auto&& visit) {
-    visit("rank", self.policy->rank, "");
-    visit("alpha", self.policy->alpha, "");
-    visit("targets", self.policy->targets, "");
-  }
-};
-
-// Returns the LoRA adapters in a checkpoint. Throws Error if its header does not describe them.
-compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoint) {
+// Returns the adapters in a checkpoint. Throws Error if its header does not describe them.
+compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoint,
+                                   const model::ModelConfig& model) {
   compile::AdapterPolicy policy;
   if (!checkpoint::has_adapters(checkpoint)) return policy;
-  const std::string source = checkpoint.folder().string();
-  const Tree* lora = checkpoint.header().config.find("lora");
-  if (lora == nullptr)
-    throw Error(
-        "{}: contains adapters, but its header has no 'lora' configuration. Merge the adapters "
-        "first, or use another checkpoint.",
-        source);
-  AdapterFields fields{&policy};
-  SourceLocations locations;
-  read_fields(fields_of(fields), *lora, source, locations);
-  if (policy.rank < 1 || !(policy.alpha > 0))
-    throw Error(
-        "{}: contains adapters, but its header has lora.rank = {} and lora.alpha = {}, expected "
-        "both above 0. Merge the adapters first, or use another checkpoint.",
-        source, policy.rank, policy.alpha);
+  checkpoint::require_adapters_of_parts(checkpoint, model);
+  const checkpoint::AdapterSettings s = checkpoint::adapter_settings(checkpoint);
+  policy = {s.rank, s.alpha, s.targets};
+  if (s.dora()) policy.kind = compile::AdapterKind::kDora;
+  if (s.rslora()) policy.scaling = compile::AdapterScaling::kRslora;
   return policy;
 }
 
@@ -103,7 +84,7 @@ std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
 // Adapters are computed separately from the weights, as in training, so no merged copy is made.
 Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::CompileRequest request,
                     runtime::PreparedKernels& kernels) {
-  request.adapters = adapters_of(checkpoint);
+  request.adapters = adapters_of(checkpoint, request.model);
   return compile::compile(request, kernels.target());
 }
 

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/enum_array.h"
+#include "ir/ops/adapters.h"
 #include "ir/ops/attention.h"
 #include "ir/ops/cast.h"
 #include "ir/ops/communicate.h"
@@ -71,6 +72,11 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          SplitHeads,           //
                                          JoinPair,             //
                                          SplitPair,            //
+                                         AddPart,              //
+                                         TakePart,             //
+                                         AdaptedSquares,       //
+                                         ScalePart,            //
+                                         ScalePartGrad,        //
                                          LatentHeads,          //
                                          LatentHeadsGrad,      //
                                          Attention,            //

@@ -80,6 +80,8 @@ bool fits(const Value& v, int8_t place, int8_t wanted, bool same_bytes) {
 
 std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outputs,
                                  ValueSpan values, AxisKind axis, bool same_bytes) {
+  // No gradient passes through the squares of an adapted weight.
+  same_bytes = same_bytes || op.is<AdaptedSquares>();
   const auto all_fit = [&](const std::vector<ValueId>& operands,
                            const std::vector<int8_t>& wanted) {
     for (size_t i = 0; i < operands.size(); ++i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/adafactor.h"
+#include "kernels/adapters.h"
 #include "kernels/attention.h"
 #include "kernels/attention_parts.h"
 #include "kernels/cross_entropy.h"
@@ -49,6 +50,10 @@ using AllArgs = ArgsList<ClearArgs,                //
                          HeadNormGradArgs,         //
                          HeadSquaresArgs,          //
                          HeadSquaresGradArgs,      //
+                         AddPartArgs,              //
+                         ScalePartArgs,            //
+                         ScalePartGradArgs,        //
+                         AdaptedSquaresArgs,       //
                          LatentHeadsArgs,          //
                          LatentHeadsGradArgs,      //
                          RotaryArgs,               //

@@ -1,4 +1,5 @@
-// Reads a run file from disk. If it has no model section, the model is that of checkpoint.from.
+// Reads a run file from disk. If it has no model section, the model is that of checkpoint.from, and
+// the settings of adapters are those of lora.from.
 #include "train/load_run.h"
 
 #include "base/error.h"
@@ -7,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/peft.h"
 #include "checkpoint/stored_model.h"
 #include "data/tokenizer.h"
 #include "train/run_folder.h"
@@ -15,6 +17,39 @@ namespace tessera::train {
 namespace {
 
 constexpr int64_t kMostRunFileBytes = int64_t{16} << 20;
+
+// Sets the keys of `lora` that are not given to the settings of the PEFT folder lora.from. Throws
+// Error if a given key differs from them.
+void apply_peft_settings(config::RunConfig& config) {
+  if (config.lora.from.empty()) return;
+  const checkpoint::AdapterSettings peft = checkpoint::read_peft_settings(config.lora.from);
+  std::string different;
+  const Tree there_all = tessera::to_tree(peft), here_all = tessera::to_tree(config.lora);
+  for (const auto& [key, value] : *there_all.as_members()) {
+    const std::string path = "lora." + key;
+    if (path == "lora.from") continue;
+    if (!config.places.contains(path)) continue;
+    const std::string there = to_json(value), here = to_json(*here_all.find(key));
+    if (there != here)
+      different += fmt::format("\n  {} is {} there, {} in this run", path, there, here);
+  }
+  if (!different.empty())
+    throw Error(
+        "{}: lora.from = {} has other settings than this run:{}\n  Remove these keys, so that they "
+        "default to those of the folder.",
+        config.source, config.lora.from, different);
+  if (peft.dora() && config.objective.reference == config::ReferenceSource::kAdaptersOff)
+    throw Error(
+        "{}: objective.reference = adapters_off is for lora.kind = lora, but the adapters of "
+        "lora.from = {} are of the kind dora. Use precomputed.",
+        config.source, config.lora.from);
+  config.lora.rank = peft.rank;
+  config.lora.alpha = peft.alpha;
+  config.lora.targets = peft.targets;
+  config.lora.kind = peft.dora() ? compile::AdapterKind::kDora : compile::AdapterKind::kLora;
+  config.lora.scaling =
+      peft.rslora() ? compile::AdapterScaling::kRslora : compile::AdapterScaling::kRank;
+}
 
 }  // namespace
 
@@ -41,10 +76,13 @@ config::RunConfig load_run(const RunFile& file, std::span<const std::string> ove
   config::RunConfig config = config::read_run(file.tree, file.source, overrides);
   const bool has_model =
       config.places.contains("model.preset") || config.places.contains("model.layers");
-  if (has_model || config.checkpoint.from.empty()) return config;
-  const model::ModelConfig model = origin_model(config);
-  // The file is parsed again on top of that model, so that the given keys override it.
-  return config::read_run(file.tree, file.source, overrides, &model);
+  if (!has_model && !config.checkpoint.from.empty()) {
+    const model::ModelConfig model = origin_model(config);
+    // The file is parsed again on top of that model, so that the given keys override it.
+    config = config::read_run(file.tree, file.source, overrides, &model);
+  }
+  apply_peft_settings(config);
+  return config;
 }
 
 // Resolves the checkpoint that supplies the model and the tokenizer of a run.

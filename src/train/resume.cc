@@ -43,8 +43,9 @@ bool is_housekeeping(const std::string& path) {
   return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
          path == "run.directory" || path == "run.name" || path == "model.preset" ||
          path == "run.dump_gradients" || path == "run.dump_values" ||
-         path == "data.allow_foreign_tokenizer" || path.starts_with("metrics.") ||
-         path.starts_with("evaluation.") || path.starts_with("divergence.");
+         path == "data.allow_foreign_tokenizer" || path == "lora.from" ||
+         path.starts_with("metrics.") || path.starts_with("evaluation.") ||
+         path.starts_with("divergence.");
 }
 
 // Returns true if the weights of a checkpoint cannot be loaded after this change. The first rows of
@@ -276,7 +277,7 @@ void require_adapters_kept(const config::RunConfig& config, const Tree& saved,
   std::string lost;
   for (const Change& c :
        differences(completed(saved, to_tree(config::RunConfig{})), to_tree(config)))
-    if (c.path.starts_with("lora.")) lost += there_and_here(c);
+    if (c.path.starts_with("lora.") && !is_housekeeping(c.path)) lost += there_and_here(c);
   if (!lost.empty())
     throw Error(
         "{} holds adapters, which this run would drop or use differently:{}\n  Set these keys "

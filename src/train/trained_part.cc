@@ -42,9 +42,13 @@ bool trains(const config::RunConfig& config, std::string_view weight) {
 }
 
 std::string trained_line(const config::RunConfig& config, double trained, double all) {
-  return fmt::format("trains    {:.3g} of {:.3g} M parameters ({})", trained / 1e6, all / 1e6,
-                     config.lora.rank > 0 ? fmt::format("LoRA of rank {}", config.lora.rank)
-                                          : "the others are frozen");
+  return fmt::format(
+      "trains    {:.3g} of {:.3g} M parameters ({})", trained / 1e6, all / 1e6,
+      config.lora.rank > 0
+          ? fmt::format("{} of rank {}",
+                        config.lora.kind == compile::AdapterKind::kDora ? "DoRA" : "LoRA",
+                        config.lora.rank)
+          : "the others are frozen");
 }
 
 std::string optimizer_line(const config::RunConfig& config, std::span<const double> elements) {

@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "base/real.h"
+#include "checkpoint/merge.h"
+#include "checkpoint/peft.h"
 #include "compile/check/check.h"
 #include "compile/compile.h"
 #include "data/batches.h"
@@ -18,6 +20,7 @@
 #include "kernels/elementwise.h"
 #include "model/hf_names.h"
 #include "train/answer_sums.h"
+#include "train/initial_adapters.h"
 #include "train/load_state.h"
 #include "train/run_programs.h"
 
@@ -174,6 +177,7 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
 
 void Trainer::initialise() {
   engine_->initialise(config_.run.seed);
+  initialise_magnitudes(*engine_, config_.run.seed);
   updates_ = 0;
 }
 
@@ -183,23 +187,36 @@ int64_t Trainer::data_rank() const {
 }
 
 void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {
+  const bool fresh = what == config::Load::kWeights;
+  if (config_.lora.rank > 0) checkpoint::require_adapters_of_parts(checkpoint, config_.model);
+  const std::optional<checkpoint::PeftAdapters> peft =
+      fresh ? adapters_of_run(config_, checkpoint) : std::nullopt;
   for (const StateShard& of : local_state(program(), engine_->position().at)) {
     // State that starts as its weight does so in a run that starts from weights, and where the
     // checkpoint does not have it, because optimizer.ema was set later.
-    const bool begins = starts_as_weight(of.role) &&
-                        (what == config::Load::kWeights || checkpoint.find(of.name) == nullptr);
+    const bool begins = starts_as_weight(of.role) && (fresh || checkpoint.find(of.name) == nullptr);
     const StateShard shard = begins ? weight_piece(of) : of;
     const TensorView view = engine_->view(shard);
     const bool is_adapter =
         config_.lora.rank > 0 && shard.role == Role::kWeight && !program()[shard.weight].frozen;
-    // Adapters and a score head that the checkpoint does not have start with their initial values.
-    const bool is_new = is_adapter || shard.name == compile::kScoreHead;
-    if (is_new && what == config::Load::kWeights && checkpoint.find(shard.name) == nullptr) {
-      engine_->initialise(of, config_.run.seed);
+    const bool is_score = shard.name == compile::kScoreHead;
+    // Adapters that the checkpoint does not have start with those of a PEFT folder, or with their
+    // initial values. A score head that it does not have starts with its initial values.
+    if ((is_adapter || is_score) && fresh && checkpoint.find(shard.name) == nullptr) {
+      const bool from_peft = peft && !is_score;
+      if (!from_peft && !is_magnitude(shard)) {
+        engine_->initialise(of, config_.run.seed);
+        continue;
+      }
+      if (from_peft)
+        peft->read(shard.name, shard.begin, shard.end, view);
+      else
+        fill_magnitudes(program(), shard, view, rows_of_checkpoint(checkpoint));
+      engine_->written(view);
       continue;
     }
     // A run that starts from weights begins with zero moments.
-    if (what == config::Load::kWeights && shard.role != Role::kWeight)
+    if (fresh && shard.role != Role::kWeight)
       kernels::launch(kernels::Cpu(), {.threads = engine_->kernels().backend().threads()},
                       kernels::ClearArgs{runtime::flat(view)});
     // Checkpoints of version 0.1 have one set of Adafactor's factors per packed weight.

@@ -28,7 +28,8 @@ struct Trial {
   bool sequence_parallel = true, selective = false;
   compile::CompilerOptions options;
   DType type = DType::kF32;
-  std::string name;
+  compile::AdapterPolicy adapters = {};
+  std::string name = {};
 };
 
 constexpr int64_t kSequences = 4, kTokens = 8;
@@ -77,6 +78,7 @@ Graph built(const Trial& s) {
   const int64_t source = s.model.encoder_layers > 0 ? kTokens : 0;
   Graph g = model::forward(s.model, {kSequences, kTokens, source, s.documents, copies_in(s)});
   g.mesh = mesh_of(s);
+  compile::add_adapters(g, s.adapters, s.model);
   if (s.options.cross_entropy == compile::CrossEntropyKind::kUnfused)
     compile::unfuse_cross_entropy(g);
   if (s.options.attention == compile::AttentionKind::kUnfused) compile::materialise_attention(g);
@@ -243,6 +245,18 @@ class EveryFamily : public ::testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Shard, EveryFamily, ::testing::ValuesIn(every_family()),
                          [](const auto& f) { return name_of_entry(f.param); });
 TEST_P(EveryFamily, ComputesTheSameOnAllMeshes) { on_all_meshes(of(GetParam())); }
+
+// Norms of DoRA add over ranks that divide the inputs of a weight.
+TEST(Shard, Adapters) {
+  for (const model::Family f : {model::Family::kGpt2, model::Family::kLlama})
+    for (const compile::AdapterKind kind :
+         {compile::AdapterKind::kLora, compile::AdapterKind::kDora}) {
+      Trial s = of(f);
+      s.adapters = {.rank = 3, .alpha = 6, .kind = kind};
+      if (f == model::Family::kLlama) s.adapters.targets = {"v_proj", "o_proj", "gate_proj"};
+      on_all_meshes(s);
+    }
+}
 
 TEST(Shard, UntiedAndSequentialResidual) {
   Trial s = of(model::Family::kGpt2);

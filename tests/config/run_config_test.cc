@@ -258,6 +258,11 @@ TEST(RunConfig, WeightsAreFoundByTheirNames) {
           .starts_with("command line: lora.targets has 'layer.attn.qvk.weight', which is the "
                        "name of no weight of a GEMM. Did you mean 'layer.attn.qkv.weight'? "
                        "There are: layer.attn.qkv.weight, "));
+  EXPECT_EQ(said({"lora.rank=4", "lora.targets=[query_key_value, dense_h_to_4h]"}), "");
+  EXPECT_EQ(said({"lora.rank=4", "lora.targets=[all-linear]"}), "");
+  EXPECT_NE(said({"lora.rank=4", "lora.targets=[q_proj]"})
+                .find("dense, dense_4h_to_h, dense_h_to_4h, query_key_value, all-linear."),
+            std::string::npos);
   EXPECT_NE(said({"lora.rank=4", "lora.targets=['*.norm1.*']"}).find("no weight of a GEMM"),
             std::string::npos);
   EXPECT_NE(said({"optimizer.freeze=[layer12.mlp.*]"}).find("Did you mean 'layer.mlp.*'?"),

@@ -4,6 +4,7 @@
 #include "checkpoint/async_save.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
+#include "checkpoint/peft.h"
 #include "eval/language_model.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/train/tiny_run.h"
@@ -44,13 +45,10 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 class EveryFamily : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Adapters, EveryFamily, testing::ValuesIn(every_family()));
 
-TEST_P(EveryFamily, MergedWeightsGiveTheLogitsOfTheAdapters) {
+// Trains adapters for ten steps, and compares them with what is merged and with what is written as
+// a PEFT folder and read again.
+void expect_the_same_logits(config::RunConfig c) {
   checkpoint::TemporaryFolder folder;
-  config::RunConfig c = train::tiny(GetParam());
-  c.lora.rank = 3;
-  c.lora.alpha = 24;
-  c.lora.targets = {"*.attn.*"};
-  if (c.model.experts == 0) c.lora.targets.push_back("*.mlp.down.weight");
   const auto world = comm::self_world();
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                          INT64_MAX, *world, {});
@@ -64,8 +62,38 @@ TEST_P(EveryFamily, MergedWeightsGiveTheLogitsOfTheAdapters) {
   const auto tuned = logits_of(folder.path() / "2", c), plain = logits_of(merged, c);
   EXPECT_LT(distance(plain, tuned), 1e-5);
   EXPECT_GT(distance(logits_of(folder.path() / "1", c), tuned), 1e-3);  // something was learned
+  const Path peft = folder.path() / "peft", base = folder.path() / "base";
+  EXPECT_GT(checkpoint::export_peft(folder.path() / "2", peft, "base").adapters, 0);
+  // The frozen weights of the first checkpoint, without its adapters.
+  checkpoint::Merged made = checkpoint::merge_adapters(folder.path() / "1", base, "test");
+  EXPECT_GT(made.tensors, 0);
+  EXPECT_GT(checkpoint::import_peft(base, peft, folder.path() / "again", "test"), 0);
+  EXPECT_LT(distance(logits_of(folder.path() / "again", c), tuned), 1e-6);
   EXPECT_THROW(checkpoint::export_hf(folder.path() / "2", folder.path() / "hf", {}), Error);
-  EXPECT_THROW(checkpoint::merge_adapters(merged, folder.path() / "again", "test"), Error);
+  EXPECT_THROW(checkpoint::merge_adapters(merged, folder.path() / "twice", "test"), Error);
+}
+
+config::RunConfig adapted(model::Family family) {
+  config::RunConfig c = train::tiny(family);
+  c.lora.rank = 3;
+  c.lora.alpha = 24;
+  c.lora.targets = {"*.attn.*"};
+  if (family == model::Family::kDeepseekV2 || family == model::Family::kDeepseekV3)
+    c.lora.targets = {"o_proj", "kv_b_proj"};  // one adapter of theirs for each of ours
+  if (c.model.experts == 0) c.lora.targets.push_back("*.mlp.down.weight");
+  return c;
+}
+
+TEST_P(EveryFamily, MergedWeightsAndPeftFoldersGiveTheLogitsOfTheAdapters) {
+  expect_the_same_logits(adapted(GetParam()));
+}
+
+TEST_P(EveryFamily, TheSameWithDoraAndScaledByTheRootOfTheRank) {
+  config::RunConfig c = adapted(GetParam());
+  c.lora.kind = compile::AdapterKind::kDora;
+  c.lora.scaling = compile::AdapterScaling::kRslora;
+  c.lora.alpha = 8;
+  expect_the_same_logits(c);
 }
 
 TEST(Average, IsTheMeanOfEachWeight) {

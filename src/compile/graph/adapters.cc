@@ -1,13 +1,19 @@
-// LoRA adapters (Hu et al. 2021) and frozen weights, the two changes that fine-tuning makes to a
-// graph:
+// LoRA adapters (Hu et al. 2021), DoRA (Liu et al. 2024) and frozen weights, the changes that
+// fine-tuning makes to a graph:
 //
-//   y = x W^T   becomes   y = x W^T + (alpha / r) (x A^T) B^T,   A [r, in], B [out, r]
+//   y = x W^T   becomes   y = x W^T + s (x A^T) B^T,   A [r, in], B [out, r]
+//   with DoRA   y = m / |W + s B A| * (x W^T + s (x A^T) B^T),   m [out], the norm of each row
 //
-// W is frozen; A is random and B is zero at the start, so the first step computes the same as the
-// model without adapters. A and B are divided over tensor ranks along the same dimension as W: A if
-// W is divided by inputs, B if W is divided by outputs.
+// W is frozen; A is random, B is zero and m is |W| at the start, so the first step computes the
+// same as the model without adapters. A and B are divided over tensor ranks along the same
+// dimension as W: A if W is divided by inputs, B and m if W is divided by outputs.
+//
+// A packed weight holds several matrices of the published model, such as q, k and v. Each of them
+// has an adapter of its own, or none, as it has in PEFT.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/real.h"
@@ -15,111 +21,251 @@
 #include "compile/graph/name_patterns.h"
 #include "compile/graph/rewrite.h"
 #include "ir/builder.h"
+#include "model/adapter_modules.h"
 
 namespace tessera::compile {
 namespace {
 
 constexpr std::string_view kWeightSuffix = ".weight";
+constexpr std::string_view kAllLinear = "all-linear";  // as in PEFT
 
-bool is_target(const AdapterPolicy& policy, const std::string& name) {
-  return policy.targets.empty() || matches_any(policy.targets, name);
-}
-
-// Throws Error if the rank exceeds the smaller side of the matrix: a larger rank adds no expressive
-// power, and A and B would have more elements than W.
-void check_rank(const Graph& g, ValueId w, int out, int64_t rank) {
-  const Shape& s = g[w].shape;
-  const int64_t rows = s.product(0, out), columns = s.product(out, s.rank());
-  const int64_t most = std::min(rows, columns);
-  if (rank > most)
-    throw Error(
-        "lora.rank = {} is more than {} [{}, {}] can have. Expected at most {}, or lora.targets "
-        "without it.",
-        rank, g[w].name, rows, columns, most);
-}
-
-// Adds an adapter matrix for weight w, divided along `divided` (-1: not divided).
-ValueId adapter_weight(Graph& g, ValueId w, const char* suffix, Shape shape, double std,
-                       int divided) {
-  Value v = g[w];
-  std::string_view name = v.name;
+std::string without_suffix(std::string_view name) {
   if (name.ends_with(kWeightSuffix)) name.remove_suffix(kWeightSuffix.size());
-  v.name = std::string(name) + suffix;
-  v.shape = std::move(shape);
-  v.initial = {std, 0};
-  v.decays = true;
-  v.frozen = false;
-  v.parts.clear();
-  v.sharding = Sharding();
-  if (divided >= 0) v.sharding.place[AxisKind::kTensor] = static_cast<int8_t>(divided);
-  return g.values.push_back(std::move(v));
+  return std::string(name);
 }
 
-// Returns the dimensions [from, to) of a shape, with `rank` before or after them.
-Shape with_rank(const Shape& s, int from, int to, int64_t rank, bool first) {
-  std::vector<int64_t> dims(s.dims().begin() + from, s.dims().begin() + to);
-  dims.insert(first ? dims.begin() : dims.end(), rank);
-  return Shape(dims);
+// The names of the matrices that can have adapters.
+class TargetNames {
+ public:
+  explicit TargetNames(const model::ModelConfig& model) {
+    for (const model::AdapterModule& m : model::adapter_modules(model)) {
+      const std::string module = m.module();
+      modules_[model::without_layer(m.ours())].emplace(model::after_layer(module));
+    }
+  }
+
+  // Returns true if the policy has an adapter for a part of a weight, or for a weight that has no
+  // parts. `matrix` is the name of the weight without its suffix, followed by that of the part.
+  bool is_target(const AdapterPolicy& policy, const std::string& weight,
+                 const std::string& matrix) const {
+    return policy.targets.empty() ||
+           std::any_of(policy.targets.begin(), policy.targets.end(),
+                       [&](const std::string& t) { return names(t, weight, matrix); });
+  }
+
+  // Throws Error that lists the possible names if a target names none of `weights`, of which each
+  // has a list of matrices.
+  void require(const AdapterPolicy& policy,
+               const std::map<std::string, std::vector<std::string>>& weights) const {
+    std::vector<std::string> known;
+    std::set<std::string> short_names;
+    for (const auto& [weight, matrices] : weights) {
+      known.push_back(weight);
+      for (const std::string& matrix : matrices)
+        for (const std::string& module : modules_of(matrix))
+          short_names.insert(module.substr(module.rfind('.') + 1));
+    }
+    known.insert(known.end(), short_names.begin(), short_names.end());
+    known.emplace_back(kAllLinear);
+    for (const std::string& target : policy.targets) {
+      const bool found = std::any_of(weights.begin(), weights.end(), [&](const auto& w) {
+        return std::any_of(w.second.begin(), w.second.end(), [&](const std::string& matrix) {
+          return names(target, w.first, matrix);
+        });
+      });
+      if (!found) require_matches("lora.targets", {target}, "weight of a GEMM", known);
+    }
+  }
+
+ private:
+  std::set<std::string> modules_of(const std::string& matrix) const {
+    const auto found = modules_.find(matrix);
+    return found == modules_.end() ? std::set<std::string>() : found->second;
+  }
+  bool names(const std::string& target, const std::string& weight,
+             const std::string& matrix) const {
+    if (target == kAllLinear || matches(target, weight) ||
+        matches(target, matrix + std::string(kWeightSuffix)))
+      return true;
+    const std::set<std::string> modules = modules_of(matrix);
+    return std::any_of(modules.begin(), modules.end(), [&](const std::string& module) {
+      return model::names_module(target, module);
+    });
+  }
+
+  std::map<std::string, std::set<std::string>> modules_;  // by matrix
+};
+
+// A part of a packed weight, or the whole of another one, that gets an adapter.
+struct Matrix {
+  std::string name;  // "layer.attn.qkv.q", "layer.attn.out"
+  WeightPart part;   // without a name: the whole weight
+  bool is_part() const { return !part.name.empty(); }
+};
+
+std::vector<Matrix> matrices_of(const Value& weight) {
+  std::vector<Matrix> all;
+  const std::string name = without_suffix(weight.name);
+  for (const WeightPart& part : parts_of(weight))
+    all.push_back({part.name.empty() ? name : name + "." + part.name, part});
+  return all;
 }
 
-// Rewrites y = x wᵀ to y = x wᵀ + scale · (x Aᵀ) Bᵀ.
-void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& policy) {
-  const ValueId x = product.inputs[0], w = product.inputs[1], y = product.outputs[0];
-  const Shape shape = g[w].shape;
-  const auto contract = static_cast<int>(product.as<Matmul>().contract);
-  const int out = shape.rank() - contract;
-  check_rank(g, w, out, policy.rank);
-  const int divided = g[w].sharding.place[AxisKind::kTensor];
-  const ValueId a =
-      // The standard deviation is that of PyTorch's default, uniform in ±1/sqrt(in), whose variance
-      // is 1/(3 in).
-      adapter_weight(g, w, ".lora_a", with_rank(shape, out, shape.rank(), policy.rank, true),
-                     1 / std::sqrt(real_product(3, shape.product(out, shape.rank()))),
-                     divided >= out ? divided - out + 1 : -1);
-  const ValueId b = adapter_weight(g, w, ".lora_b", with_rank(shape, 0, out, policy.rank, false), 0,
-                                   divided < out ? divided : -1);
-  // B has the outputs of W, so it has the same parts (for example q, k and v). A reads the same
-  // input for all of them.
-  for (const WeightPart& part : g[w].parts)
-    if (part.dim < out) g[b].parts.push_back(part);
-  const ValueId base = clone_value(g, y, ".base");
-  g[base].role = Role::kActivation;
-  Builder builder(g, block.forward, g[y].indexed_by, "");
-  Op plain = product;
-  plain.outputs = {base};
-  block.forward.push_back(plain);
-  const std::string origin = product.origin + ".lora";
-  const ValueId low = builder.emit_one(Matmul{.contract = contract}, origin + "_a", {x, a});
-  const ValueId change = builder.emit_one(Matmul{.scale = policy.scale()}, origin + "_b", {low, b});
-  builder.emit(Sum{.terms = 2}, origin, {base, change}, {y});
-}
+// Rewrites a GEMM. Values are named after the matrix that they belong to.
+class Adapting {
+ public:
+  Adapting(Graph& g, Block& block, const Op& product, const AdapterPolicy& policy)
+      : g_(g),
+        policy_(policy),
+        product_(product),
+        builder_(g, block.forward, g[product.outputs[0]].indexed_by, ""),
+        contract_(static_cast<int>(product.as<Matmul>().contract)),
+        out_(g[product.inputs[Matmul::kW]].shape.rank() - contract_) {}
 
-// Returns true for GEMMs with a weight, except a router's, whose output is f32.
-bool is_adaptable(const Graph& g, const Op& op) {
-  const Matmul* const a = op.if_as<Matmul>();
-  return a != nullptr && !a->out && g[op.inputs[1]].role == Role::kWeight;
-}
+  void run(Block& block, const std::vector<Matrix>& matrices) {
+    const ValueId y = product_.outputs[0];
+    std::vector<Weights> weights;
+    for (const Matrix& m : matrices) weights.push_back(add_weights(m));
+    ValueId sum = clone_value(g_, y, ".base");
+    g_[sum].role = Role::kActivation;
+    Op plain = product_;
+    plain.outputs = {sum};
+    block.forward.push_back(plain);
+    const bool scaled = policy_.kind == AdapterKind::kDora;
+    for (size_t i = 0; i < matrices.size(); ++i)
+      sum =
+          add_change(matrices[i], weights[i], sum, !scaled && i + 1 == matrices.size() ? y : kNone);
+    for (size_t i = 0; scaled && i < matrices.size(); ++i)
+      sum = scale(matrices[i], weights[i], sum, i + 1 == matrices.size() ? y : kNone);
+  }
+
+ private:
+  struct Weights {
+    ValueId a = kNone, b = kNone, magnitude = kNone;
+  };
+
+  const Value& weight() const { return g_[product_.inputs[Matmul::kW]]; }
+  int divided() const { return weight().sharding.place[AxisKind::kTensor]; }
+  std::string origin(const Matrix& m) const {
+    return product_.origin + (m.is_part() ? "." + m.part.name : "") + ".lora";
+  }
+  // The dimension of y that is cut into parts.
+  int64_t dim(const Matrix& m) const {
+    return g_[product_.outputs[0]].shape.rank() - out_ + m.part.dim;
+  }
+
+  // Returns the output dimensions of the matrix.
+  std::vector<int64_t> outputs(const Matrix& m) const {
+    const std::vector<int64_t>& all = weight().shape.dims();
+    std::vector<int64_t> dims(all.begin(), all.begin() + out_);
+    dims[m.part.dim] = m.part.count;
+    return dims;
+  }
+
+  // Throws Error if the rank exceeds the smaller side of the matrix: a larger rank adds no
+  // expressive power, and A and B would have more elements than W.
+  void check_rank(const Matrix& m) const {
+    const int64_t rows = Shape(outputs(m)).elements();
+    const int64_t columns = weight().shape.product(out_, weight().shape.rank());
+    const int64_t most = std::min(rows, columns);
+    if (policy_.rank > most)
+      throw Error(
+          "lora.rank = {} is more than {}{} [{}, {}] can have. Expected at most {}, or "
+          "lora.targets without it.",
+          policy_.rank, m.name, kWeightSuffix, rows, columns, most);
+  }
+
+  // Adds a weight of an adapter, divided along `divided` (-1: not divided).
+  ValueId add(const Matrix& m, std::string_view suffix, Shape shape, Initial initial, bool decays,
+              int divided) {
+    Value v = weight();
+    v.name = m.name + std::string(suffix);
+    v.shape = std::move(shape);
+    v.initial = initial;
+    v.decays = decays;
+    v.frozen = false;
+    v.parts.clear();
+    v.sharding = Sharding();
+    if (divided >= 0) v.sharding.place[AxisKind::kTensor] = static_cast<int8_t>(divided);
+    return g_.values.push_back(std::move(v));
+  }
+
+  Weights add_weights(const Matrix& m) {
+    check_rank(m);
+    const std::vector<int64_t>& all = weight().shape.dims();
+    std::vector<int64_t> in(all.begin() + out_, all.end()), out = outputs(m);
+    const int by = divided(), of_outputs = by < out_ ? by : -1;
+    // The standard deviation is that of PyTorch's default, uniform in ±1/sqrt(in), whose variance
+    // is 1/(3 in).
+    const double std = 1 / std::sqrt(real_product(3, Shape(in).elements()));
+    Weights w;
+    in.insert(in.begin(), policy_.rank);
+    w.a = add(m, model::kLoraA, Shape(in), {std, 0}, true, by >= out_ ? by - out_ + 1 : -1);
+    if (policy_.kind == AdapterKind::kDora)
+      // A run computes the norms of the rows of W when it has loaded W.
+      w.magnitude = add(m, model::kLoraMagnitude, Shape(out), {0, 1}, false, of_outputs);
+    out.push_back(policy_.rank);
+    w.b = add(m, model::kLoraB, Shape(out), {0, 0}, true, of_outputs);
+    return w;
+  }
+
+  // Adds s (x Aᵀ) Bᵀ to the outputs of the matrix in `sum`. Returns the result, which is `to` if
+  // that is given.
+  ValueId add_change(const Matrix& m, const Weights& w, ValueId sum, ValueId to) {
+    const std::string origin = this->origin(m);
+    const ValueId low = builder_.emit_one(Matmul{.contract = contract_}, origin + "_a",
+                                          {product_.inputs[Matmul::kX], w.a});
+    const ValueId change =
+        builder_.emit_one(Matmul{.scale = policy_.scale()}, origin + "_b", {low, w.b});
+    if (!m.is_part()) return builder_.emit(Sum{.terms = 2}, origin, {sum, change}, {to})[0];
+    return builder_.emit(AddPart{dim(m), m.part.first}, origin, {sum, change}, {to})[0];
+  }
+
+  // Multiplies the outputs of the matrix by m / |W + s B A|.
+  ValueId scale(const Matrix& m, const Weights& w, ValueId sum, ValueId to) {
+    const std::string origin = this->origin(m);
+    const ValueId squares =
+        builder_.emit_one(AdaptedSquares{policy_.scale(), m.part.dim, m.part.first},
+                          origin + "_norm", {product_.inputs[Matmul::kW], w.a, w.b});
+    return builder_.emit(ScalePart{dim(m), m.part.first}, origin + "_scale",
+                         {sum, w.magnitude, squares}, {to})[0];
+  }
+
+  Graph& g_;
+  const AdapterPolicy& policy_;
+  const Op& product_;
+  Builder builder_;
+  int contract_, out_;
+};
 
 }  // namespace
 
-void add_adapters(Graph& g, const AdapterPolicy& policy) {
+void add_adapters(Graph& g, const AdapterPolicy& policy, const model::ModelConfig& model) {
   if (policy.rank == 0) return;
   for (Value& v : g.values)
     if (v.role == Role::kWeight) v.frozen = true;
-  std::vector<std::string> products;
+  const TargetNames targets(model);
+  std::map<std::string, std::vector<std::string>> weights;
   for (Block& block : g.blocks) {
     std::vector<Op> old;
     old.swap(block.forward);
     for (Op& op : old) {
-      const bool product = is_adaptable(g, op);
-      if (product) products.push_back(g[op.inputs[1]].name);
-      if (product && is_target(policy, products.back()))
-        adapt(g, block, op, policy);
-      else
+      std::vector<Matrix> chosen;
+      if (model::is_adaptable(g, op)) {
+        const Value weight = g[op.inputs[Matmul::kW]];
+        std::vector<std::string>& names = weights[weight.name];
+        for (Matrix& m : matrices_of(weight)) {
+          if (std::find(names.begin(), names.end(), m.name) == names.end()) names.push_back(m.name);
+          if (targets.is_target(policy, weight.name, m.name)) chosen.push_back(std::move(m));
+        }
+      }
+      if (chosen.empty())
         block.forward.push_back(std::move(op));
+      else
+        Adapting(g, block, op, policy).run(block, chosen);
     }
   }
-  require_matches("lora.targets", policy.targets, "weight of a GEMM", products);
+  targets.require(policy, weights);
 }
 
 }  // namespace tessera::compile

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
 #include "compile/graph/name_patterns.h"
+#include "model/adapter_modules.h"
 
 namespace tessera::compile {
 namespace {
@@ -19,11 +20,13 @@ std::vector<std::string> weight_names(const Graph& g) {
 }
 
 bool is_adapter(const std::string& name) {
-  return name.ends_with(".lora_a") || name.ends_with(".lora_b");
+  return name.ends_with(model::kLoraA) || name.ends_with(model::kLoraB) ||
+         name.ends_with(model::kLoraMagnitude);
 }
 
 // The matrices of layers: weights of GEMMs and of experts. A block with a loss has those of
-// multi-token prediction; the GEMM of its head is part of the loss.
+// multi-token prediction; the GEMM of its head is part of the loss, or has an f32 result that a
+// loss of preferences reads.
 struct LayerMatrices {
   std::set<ValueId> hidden, routers;
 };
@@ -41,8 +44,10 @@ LayerMatrices layer_matrices(const Graph& g) {
     if (!b.is_stack() && !b.loss) continue;
     for (const Op& op : b.forward) {
       if (op.is<Experts>()) out.hidden.insert({op.inputs[Experts::kUp], op.inputs[Experts::kDown]});
-      if (op.is<Matmul>())
-        (routed.contains(op.outputs[0]) ? out.routers : out.hidden).insert(op.inputs[Matmul::kW]);
+      if (!op.is<Matmul>()) continue;
+      const bool routes = routed.contains(op.outputs[0]);
+      if (b.loss && !routes && op.as<Matmul>().out) continue;
+      (routes ? out.routers : out.hidden).insert(op.inputs[Matmul::kW]);
     }
   }
   std::erase_if(out.hidden, [&](ValueId v) { return is_adapter(g[v].name); });

@@ -8,6 +8,7 @@
 #include "compile/optimizer.h"
 #include "compile/request.h"
 #include "ir/program.h"
+#include "model/model_config.h"
 
 namespace tessera::compile {
 
@@ -44,9 +45,9 @@ void keep_logits(Graph& graph);
 // filled already, so neither it nor the encoder's output is computed.
 void decode(Graph& graph, int64_t context, bool reuse_encoder_output);
 
-// Adds the two adapter GEMMs to each GEMM with a target weight and freezes the model's weights.
-// Runs before shard. Throws Error for a target that is not the weight of a GEMM.
-void add_adapters(Graph& graph, const AdapterPolicy& adapters);
+// Adds the ops of adapters to each GEMM with a target weight and freezes the model's weights. Runs
+// before shard. Throws Error for a target that is not the weight of a GEMM.
+void add_adapters(Graph& graph, const AdapterPolicy& adapters, const model::ModelConfig& model);
 // Marks the weights whose names match a pattern as not trained. Throws Error for a pattern that
 // matches none.
 void freeze(Graph& graph, const std::vector<std::string>& patterns);

@@ -19,6 +19,19 @@ namespace {
 // ---- Inserts the conversions that the chosen signatures need. A value that several ops need in
 // the same other sharding is converted once, before the first of them.
 
+// Returns true for ops whose outputs are constants for the backward. No gradient passes through
+// them, so replicated and shared inputs are equivalent.
+bool computes_constants(const Op& op) { return op.is<AdaptedSquares>(); }
+
+// Returns true if the two differ only in whether a value is replicated or shared.
+bool same_bytes(const Sharding& a, const Sharding& b) {
+  const auto whole = [](int8_t p) { return p == kReplicated || p == kShared; };
+  for (const AxisKind axis : Enumerators<AxisKind>())
+    if (a.place[axis] != b.place[axis] && !(whole(a.place[axis]) && whole(b.place[axis])))
+      return false;
+  return true;
+}
+
 // An op with the shardings that it needs for its inputs.
 struct PlannedOp {
   Op op;
@@ -43,8 +56,9 @@ void insert_conversions(Graph& graph, Block& block, std::vector<PlannedOp>& plan
   std::vector<Op> ops;
   Builder b(graph, ops, per, "");
   std::map<std::pair<ValueId, EnumArray<AxisKind, int8_t>>, ValueId> made;
-  const auto at_places = [&](ValueId v, const Sharding& wanted) {
+  const auto at_places = [&](ValueId v, const Sharding& wanted, bool constant = false) {
     if (graph[v].sharding == wanted) return v;
+    if (constant && same_bytes(graph[v].sharding, wanted)) return v;
     CHECK(graph[v].role != Role::kWeight || is_slice_of_heads(graph[v].sharding, wanted),
           "{} is used in two shardings: declare the axis that divides it", graph[v].name);
     const auto [entry, is_new] = made.try_emplace({v, wanted.place}, kNone);
@@ -53,7 +67,7 @@ void insert_conversions(Graph& graph, Block& block, std::vector<PlannedOp>& plan
   };
   for (PlannedOp& p : plans) {
     for (size_t i = 0; i < p.op.inputs.size(); ++i)
-      p.op.inputs[i] = at_places(p.op.inputs[i], p.wanted[i]);
+      p.op.inputs[i] = at_places(p.op.inputs[i], p.wanted[i], computes_constants(p.op));
     ops.push_back(std::move(p.op));
   }
   if (block.output != kNone) {
@@ -222,7 +236,9 @@ void Sharder::settle(PlannedOp& p) {
     for (size_t i = 0; i < p.op.inputs.size(); ++i) {
       int8_t& wanted = p.wanted[i].place[a];
       if (wanted == kFree) wanted = settled;
-      if (is_free(p.op.inputs[i]) && wanted != kReplicated) differ_[{p.op.inputs[i], a}] = true;
+      const bool any_whole =
+          wanted == kReplicated || (wanted == kShared && computes_constants(p.op));
+      if (is_free(p.op.inputs[i]) && !any_whole) differ_[{p.op.inputs[i], a}] = true;
     }
   }
 }

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Adapters of PEFT and of Tessera on random tiny models of transformers, for LoRA, rsLoRA and DoRA.
+
+  import    a folder that PEFT saved gives the logits that PEFT computes
+  export    the same adapters, written by `checkpoint export --adapter`, have the bytes that PEFT saved, and
+            PEFT loads them and computes the same logits
+  merge     the merged model, exported, gives these logits in transformers
+  train     steps of AdamW from a PEFT folder (`lora.from`): losses, and the exported adapters. Its epsilon is
+            1e-4, since an update of a gradient that is nearly zero has the sign of its rounding
+
+Each distance is relative to the largest value.
+
+usage: check_peft.py [build/tessera] [--family NAME] [--steps N]
+(needs torch, transformers, peft, safetensors; ends with exit code 77 without peft)
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import peft
+except ImportError:
+    print("peft is not installed: pip install peft")
+    sys.exit(77)
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers.utils import logging
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+BOUNDS = {"logits": 1e-5, "losses": 1e-5, "adapters": 1e-5}
+VOCABULARY, TOKENS = 96, 32
+SIZES = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, intermediate_size=56, max_position_embeddings=TOKENS,
+             bos_token_id=0, eos_token_id=0, pad_token_id=None)
+LLAMA = (["q_proj", "v_proj"], ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+                                "down_proj"])
+
+
+def like_llama(name, **more):
+    model = getattr(transformers, name.removesuffix("Text") + "ForCausalLM")
+    config = getattr(transformers, name + "Config")
+    return lambda: model(config(**(SIZES | more))), LLAMA
+
+
+FAMILIES = {
+    "llama": like_llama("Llama"),
+    "mistral": like_llama("Mistral", sliding_window=None),
+    "qwen2": like_llama("Qwen2"),
+    "qwen3": like_llama("Qwen3", head_dim=16),
+    "gemma2": like_llama("Gemma2", head_dim=12, query_pre_attn_scalar=9),
+    "gemma3": like_llama("Gemma3Text", head_dim=12, sliding_window=8),
+    "phi3": (like_llama("Phi3")[0], (["qkv_proj"], ["qkv_proj", "o_proj", "gate_up_proj",
+                                                    "down_proj"])),
+    "gpt2": (lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=TOKENS, bos_token_id=0,
+        eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+        (["c_attn"], ["c_attn", "attn.c_proj", "c_fc", "mlp.c_proj"])),
+    "neox": (lambda: transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(
+        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=56, max_position_embeddings=TOKENS, rotary_pct=0.5, bos_token_id=0,
+        eos_token_id=0)),
+        (["query_key_value"], ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"])),
+}
+KINDS = {"lora": {}, "rslora": dict(use_rslora=True), "dora": dict(use_dora=True)}
+
+
+def run(options, *command):
+    done = subprocess.run([options.tessera, *map(str, command)], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def distance(a, b):
+    return float((a.double() - b.double()).abs().max() / b.double().abs().max())
+
+
+def tokens_of(seed, rows=4):
+    torch.manual_seed(seed)
+    return torch.randint(1, VOCABULARY, (rows, TOKENS))
+
+
+def logits_of(model, tokens):
+    with torch.no_grad():
+        return model(input_ids=tokens, use_cache=False).logits
+
+
+def our_logits(options, checkpoint, tokens, work):
+    (work / "ids.json").write_text(json.dumps(tokens.tolist()))
+    run(options, "eval", checkpoint, "--logits", work / "logits.safetensors", "--force", "--tokens",
+        work / "ids.json", "--threads", 1)
+    return load_file(work / "logits.safetensors")["logits"]
+
+
+def adapters(model, targets, kind, spread):
+    """PEFT's model with adapters that change it."""
+    config = peft.LoraConfig(r=3, lora_alpha=7, target_modules=targets, task_type="CAUSAL_LM",
+                             fan_in_fan_out=isinstance(model, transformers.GPT2LMHeadModel),
+                             **KINDS[kind])
+    model = peft.get_peft_model(model, config)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "lora_A" in name or "lora_B" in name:
+                p.normal_(0, spread)
+            elif "lora_magnitude" in name:
+                p.mul_(1 + 0.2 * torch.randn_like(p))
+    return model.eval()
+
+
+def dataset(options, work, rows):
+    """A dataset whose samples are these rows of TOKENS + 1 ids, one document each, and its order."""
+    pieces = {chr(33 + i) if i < 90 else f"<{i}>": i for i in range(VOCABULARY)}
+    (work / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+        "post_processor": None, "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": pieces, "merges": []}}))
+    text = work / "text.jsonl"
+    with text.open("w") as f:
+        for row in rows:
+            f.write(json.dumps({"text": "".join(chr(33 + int(i)) for i in row)}) + "\n")
+    run(options, "data", "build", "--tokenizer", work / "tokenizer.json", "--out", work / "train",
+        "--force", text)
+
+
+def train(options, work, base, kind, steps, report):
+    """Some steps from PEFT's adapters: those of PEFT and those of Tessera."""
+    rows = torch.randint(0, 90, (400, TOKENS + 1))
+    dataset(options, work, rows)
+    file = work / "run.yaml"
+    file.write_text(f"""\
+run: {{ name: tuned, directory: {work / 'tuned'}, threads: 1 }}
+data: {{ tokenizer: {work / 'tokenizer.json'}, train: [{work / 'train'}], sequence_length: {TOKENS} }}
+batch: {{ global: 4, micro: 2 }}
+optimizer: {{ learning_rate: 1.0e-2, weight_decay: 0, clip_norm: 0, epsilon: 1.0e-4 }}
+lora: {{ from: {work / 'peft'} }}
+schedule: {{ kind: constant, steps: {steps}, warmup_steps: 0 }}
+precision: fp32
+checkpoint: {{ every_steps: 0, from: {work / 'base'}, load: weights }}
+metrics: {{ tensorboard: false }}
+""")
+    batches = []
+    for step in range(1, steps + 1):
+        answer = json.loads(run(options, "data", "explain", file, "--step", step, "--json"))
+        batches.append(torch.tensor([s["tokens"] for s in answer["samples"]]))
+    run(options, "train", file)
+    lines = [json.loads(l) for l in (work / "tuned" / "metrics.jsonl").read_text().splitlines()]
+    ours = [l["loss"] for l in lines if "loss" in l]
+    run(options, "checkpoint", "export", work / "tuned", "--adapter", "--to", work / "tuned-peft")
+    model = peft.PeftModel.from_pretrained(base, work / "peft", is_trainable=True).train()
+    update = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2,
+                               betas=(0.9, 0.95), eps=1e-4, weight_decay=0.0)
+    losses = []
+    for batch in batches:
+        update.zero_grad()
+        logits = model(input_ids=batch[:, :-1], use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        loss.backward()
+        update.step()
+        losses.append(float(loss))
+    model.save_pretrained(work / "tuned-theirs")
+    report("losses", max(abs(a - b) / b for a, b in zip(ours, losses, strict=True)))
+    a = load_file(work / "tuned-peft" / "adapter_model.safetensors")
+    b = load_file(work / "tuned-theirs" / "adapter_model.safetensors")
+    report("adapters", max(distance(a[n], b[n]) for n in b) if a.keys() == b.keys() else 1.0)
+
+
+def check(options, family, kind, which, work):
+    make, targets = FAMILIES[family]
+    torch.manual_seed(7)
+    base = make().eval()
+    with torch.no_grad():
+        for p in base.parameters():
+            p.normal_(0, 0.2)
+    base.save_pretrained(work / "base")
+    model = adapters(base, targets[which], kind, 0.2)
+    model.save_pretrained(work / "peft")
+    tokens, faults, told = tokens_of(3), [], []
+
+    def report(what, value):
+        told.append(f"{what} {value:.1e}")
+        if not value <= BOUNDS[what.split(" ")[0]]:
+            faults.append(what)
+
+    theirs = logits_of(model, tokens)
+    checkpoint = work / "checkpoint"
+    run(options, "checkpoint", "import", "--from", work / "base", "--adapter", work / "peft", "--out",
+        checkpoint)
+    ours = our_logits(options, checkpoint, tokens, work)
+    report("logits", distance(ours, theirs))
+    run(options, "checkpoint", "export", checkpoint, "--adapter", "--to", work / "back")
+    old, new = (load_file(work / f / "adapter_model.safetensors") for f in ("peft", "back"))
+    if old.keys() != new.keys() or any(not torch.equal(old[n], new[n]) for n in old):
+        faults.append("tensors")
+    fresh = transformers.AutoModelForCausalLM.from_pretrained(work / "base")
+    report("logits in PEFT",
+           distance(logits_of(peft.PeftModel.from_pretrained(fresh, work / "back").eval(), tokens), ours))
+    run(options, "checkpoint", "merge", checkpoint, "--out", work / "merged")
+    run(options, "checkpoint", "export", work / "merged", "--to", work / "merged-hf")
+    merged = transformers.AutoModelForCausalLM.from_pretrained(work / "merged-hf").eval()
+    report("logits merged", distance(logits_of(merged, tokens), theirs))
+    if which == 1:
+        fresh = transformers.AutoModelForCausalLM.from_pretrained(work / "base")
+        train(options, work, fresh, kind, options.steps, report)
+    print(f"{family} {kind} {','.join(targets[which])}: {', '.join(told)}"
+          f"{'' if not faults else '  DIFFER: ' + ', '.join(faults)}", flush=True)
+    return not faults
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tessera", nargs="?", default="build/tessera")
+    parser.add_argument("--family", action="append", choices=FAMILIES)
+    parser.add_argument("--kind", action="append", choices=KINDS)
+    parser.add_argument("--steps", type=int, default=5)
+    options = parser.parse_args()
+    failed = cases = 0
+    for family in options.family or FAMILIES:
+        for kind in options.kind or KINDS:
+            for which in (0, 1):
+                with tempfile.TemporaryDirectory() as work:
+                    failed += not check(options, family, kind, which, pathlib.Path(work))
+                cases += 1
+    print(f"{failed} of {cases} adapters differ")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

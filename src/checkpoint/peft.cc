@@ -1,0 +1,433 @@
+// Reads and writes PEFT folders. The modules of the model (model/adapter_modules.h) give the names
+// and the order of dimensions on both sides, so one routine converts A, B and magnitudes.
+#include "checkpoint/peft.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/shape.h"
+#include "base/tree.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/durable.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/stored_model.h"
+#include "model/adapter_modules.h"
+#include "model/family.h"
+
+namespace tessera::checkpoint {
+namespace {
+
+constexpr const char* kConfigFile = "adapter_config.json";
+constexpr const char* kWeightsFile = "adapter_model.safetensors";
+constexpr std::string_view kPrefix = "base_model.model.";
+
+// ---- adapter_config.json
+
+// Settings that change what is computed, and why Tessera does not read them. They may be absent or
+// empty (null, false, "", [] or {}).
+struct Unsupported {
+  std::string_view key, why;
+};
+constexpr Unsupported kUnsupported[] = {
+    {"lora_bias", "Tessera's adapters have no biases"},
+    {"modules_to_save", "Tessera trains no other weights next to adapters"},
+    {"rank_pattern", "Tessera's adapters have one rank"},
+    {"alpha_pattern", "Tessera's adapters have one alpha"},
+    {"layers_to_transform", "Tessera adapts all layers"},
+    {"exclude_modules", "Tessera needs the modules with adapters in target_modules"},
+    {"trainable_token_indices", "Tessera trains no tokens next to adapters"},
+    {"layer_replication", "Tessera replicates no layers"},
+    {"target_parameters", "Tessera adapts modules, not parameters"},
+};
+
+// Settings that are read, or that do not change what adapters compute.
+constexpr std::string_view kKnown[] = {"peft_type",
+                                       "bias",
+                                       "r",
+                                       "lora_alpha",
+                                       "target_modules",
+                                       "use_rslora",
+                                       "use_dora",
+                                       "task_type",
+                                       "base_model_name_or_path",
+                                       "revision",
+                                       "inference_mode",
+                                       "lora_dropout",
+                                       "fan_in_fan_out",
+                                       "init_lora_weights",
+                                       "layers_pattern",
+                                       "auto_mapping",
+                                       "peft_version",
+                                       "runtime_config",
+                                       "loftq_config",
+                                       "eva_config",
+                                       "corda_config",
+                                       "lora_ga_config",
+                                       "megatron_config",
+                                       "megatron_core",
+                                       "qalora_group_size",
+                                       "ensure_weight_tying"};
+
+[[noreturn]] void refuse(const std::string& source, std::string_view key, const std::string& value,
+                         std::string_view why) {
+  throw Error(
+      "{}: has {} = {}, but {}. Merge the adapters with PEFT (merge_and_unload) and import the "
+      "result.",
+      source, key, value, why);
+}
+
+bool is_null(const Tree* t) {
+  return t == nullptr || std::holds_alternative<std::monostate>(t->value);
+}
+
+bool is_empty(const Tree& t) {
+  const std::string text = to_json(t);
+  constexpr std::string_view kEmpty[] = {"null", "false", "\"\"", "[]", "{}"};
+  return std::find(std::begin(kEmpty), std::end(kEmpty), text) != std::end(kEmpty);
+}
+
+// Throws Error for settings that Tessera does not compute, and for unknown ones.
+void require_supported(const Tree& config, const std::string& source) {
+  const auto require = [&](const char* key, const char* expected, const char* why) {
+    const Tree* const found = config.find(key);
+    const bool same = found && found->as_string() && *found->as_string() == expected;
+    if (found != nullptr && !same) refuse(source, key, to_json(*found), why);
+  };
+  require("peft_type", "LORA", "Tessera reads LoRA adapters");
+  require("bias", "none", "Tessera trains no biases next to adapters");
+  for (const auto& [name, value] : *config.as_members()) {
+    const std::string_view key = name;
+    if (std::find(std::begin(kKnown), std::end(kKnown), key) != std::end(kKnown) || is_empty(value))
+      continue;
+    const auto found = std::find_if(std::begin(kUnsupported), std::end(kUnsupported),
+                                    [&](const Unsupported& u) { return u.key == key; });
+    refuse(source, key, to_json(value),
+           found == std::end(kUnsupported) ? "Tessera does not read this setting" : found->why);
+  }
+}
+
+template <class T>
+T value_of(const Tree& config, const char* key, T otherwise, const std::string& source) {
+  const Tree* const found = config.find(key);
+  if (is_null(found)) return otherwise;
+  T value{};
+  read_value(*found, value, {source, key});
+  return value;
+}
+
+std::vector<std::string> targets_of(const Tree& config, const std::string& source) {
+  const Tree* const targets = config.find("target_modules");
+  if (is_null(targets))
+    throw Error("{}: has no target_modules, expected a list of names such as [q_proj, v_proj]",
+                source);
+  if (targets->as_string() != nullptr) {
+    if (*targets->as_string() == "all-linear") return {"all-linear"};
+    refuse(source, "target_modules", to_json(*targets),
+           "Tessera reads a list of names or all-linear, not a regular expression");
+  }
+  return value_of(config, "target_modules", std::vector<std::string>(), source);
+}
+
+// ---- The tensors on both sides
+
+// Returns the tensors of the adapters of one module, with names as in the file.
+std::vector<model::HfTensor> tensors_of(const model::AdapterModule& m,
+                                        const AdapterSettings& settings) {
+  std::vector<model::HfTensor> all = {m.a(settings.rank), m.b(settings.rank)};
+  if (settings.dora()) all.push_back(m.magnitude());
+  for (model::HfTensor& t : all) t.theirs = std::string(kPrefix) + t.theirs;
+  return all;
+}
+
+bool is_target(const AdapterSettings& settings, const model::AdapterModule& m) {
+  const std::string module = m.module();
+  return std::any_of(settings.targets.begin(), settings.targets.end(), [&](const std::string& t) {
+    return t == "all-linear" || model::names_module(t, module);
+  });
+}
+
+// Copies the rows of a tensor of theirs to the box of ours that they are.
+void put(const model::HfTensor& t, const SafetensorsFile& file, const SafetensorsEntry& entry,
+         PeftAdapters::Tensor& to) {
+  const int64_t n = t.view.elements(), size = size_of(*entry.dtype);
+  const std::span<const std::byte> bytes =
+      file.bytes(entry).subspan(t.their_begin() * size, n * size);
+  std::vector<float> part(n);
+  transposed(bytes, *entry.dtype, t.view, t.axes, DType::kF32)(
+      0, n, reinterpret_cast<std::byte*>(part.data()));
+  const Box box = {t.begin, t.end()};
+  copy_box(box, box, reinterpret_cast<const std::byte*>(part.data()), whole_box(to.shape),
+           reinterpret_cast<std::byte*>(to.values.data()), sizeof(float));
+}
+
+const SafetensorsEntry* find_entry(const SafetensorsFile& file, const std::string& name) {
+  const auto& entries = file.entries();
+  const auto at = std::find_if(entries.begin(), entries.end(),
+                               [&](const SafetensorsEntry& e) { return e.name == name; });
+  return at == entries.end() ? nullptr : &*at;
+}
+
+// Adds a fault if the file has no such tensor, or one of another shape or type.
+const SafetensorsEntry* checked_entry(const SafetensorsFile& file, const model::HfTensor& t,
+                                      std::vector<std::string>& faults) {
+  const SafetensorsEntry* const entry = find_entry(file, t.theirs);
+  if (entry == nullptr) {
+    faults.push_back(fmt::format("{}: missing, expected {}", t.theirs, to_string(t.their_shape)));
+    return nullptr;
+  }
+  if (entry->shape == t.their_shape && entry->dtype && is_float(*entry->dtype)) return entry;
+  faults.push_back(fmt::format("{}: is {} {}, expected {} in a floating-point type", t.theirs,
+                               entry->type, to_string(entry->shape), to_string(t.their_shape)));
+  return nullptr;
+}
+
+// ---- Export
+
+// Returns the shortest names that name the modules with adapters and no other module of the model.
+std::vector<std::string> target_names(const std::vector<model::AdapterModule>& all,
+                                      const std::set<std::string>& adapted) {
+  std::set<std::string> names;
+  for (const std::string& module : adapted) {
+    const std::string_view full = model::after_layer(module);
+    std::string_view name = full.substr(full.rfind('.') + 1);
+    const auto names_others = [&] {
+      return std::any_of(all.begin(), all.end(), [&](const model::AdapterModule& m) {
+        return model::names_module(name, m.module()) && !adapted.contains(m.module());
+      });
+    };
+    if (names_others()) name = full;
+    names.emplace(name);
+  }
+  return {names.begin(), names.end()};
+}
+
+Tree config_of(const AdapterSettings& settings, const std::vector<std::string>& targets,
+               const std::string& base, const model::ModelConfig& model) {
+  const model::ModelFamily& family = model::rule_of(model.family);
+  Tree t = Tree::object();
+  t.set("peft_type", Tree(std::string("LORA")));
+  t.set("task_type", Tree(std::string(family.has_encoder ? "SEQ_2_SEQ_LM" : "CAUSAL_LM")));
+  t.set("base_model_name_or_path", base.empty() ? Tree() : Tree(base));
+  t.set("inference_mode", Tree(true));
+  t.set("r", Tree(settings.rank));
+  const bool whole = settings.alpha == std::floor(settings.alpha) && settings.alpha < 1e9;
+  t.set("lora_alpha", whole ? Tree(static_cast<int64_t>(settings.alpha)) : Tree(settings.alpha));
+  t.set("lora_dropout", Tree(0.0));
+  t.set("target_modules", write_value(targets));
+  t.set("use_rslora", Tree(settings.rslora()));
+  t.set("use_dora", Tree(settings.dora()));
+  t.set("bias", Tree(std::string("none")));
+  // transformers' GPT-2 has weights [in, out].
+  t.set("fan_in_fan_out", Tree(model.family == model::Family::kGpt2));
+  t.set("init_lora_weights", Tree(true));
+  return t;
+}
+
+// Fills the rows of a tensor of theirs.
+void take(CheckpointReader& reader, const model::HfTensor& t, std::vector<float>& to) {
+  const Shape part = t.part();
+  std::vector<float> ours(part.elements());
+  reader.read(t.ours, t.begin, t.end(), {ours.data(), DType::kF32, part});
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(ours));
+  transposed(bytes, DType::kF32, part, model::inverse(t.axes), DType::kF32)(
+      0, part.elements(), reinterpret_cast<std::byte*>(to.data() + t.their_begin()));
+}
+
+// The tensors of an export, in memory.
+struct PeftTensors {
+  std::map<std::string, PeftAdapters::Tensor> all;
+  std::map<std::string, std::string> source;  // the weight of ours that each A is
+};
+
+// Adds the adapter of a module. PEFT has one A for a matrix, so two of ours that are rows of it
+// cannot be written.
+void add_module(CheckpointReader& reader, const model::AdapterModule& m,
+                const AdapterSettings& settings, PeftTensors& out) {
+  for (const model::HfTensor& t : tensors_of(m, settings)) {
+    const StoredTensor* const stored = reader.find(t.ours);
+    if (stored == nullptr || stored->shape != t.shape)
+      throw Error("{}: {} is {}, expected {}", reader.folder().string(), t.ours,
+                  stored == nullptr ? std::string("missing") : to_string(stored->shape),
+                  to_string(t.shape));
+    const auto [at, is_new] = out.source.emplace(t.theirs, t.ours);
+    if (at->second != t.ours)
+      throw Error(
+          "{}: {} and {} are adapters of {}, which has one adapter in PEFT. Merge the adapters "
+          "(`tessera checkpoint merge`) and export the result, or train with lora.targets without "
+          "one of them.",
+          reader.folder().string(), at->second, t.ours, m.module());
+    PeftAdapters::Tensor& to = out.all[t.theirs];
+    if (is_new) to = {t.their_shape, std::vector<float>(t.their_shape.elements())};
+    take(reader, t, to.values);
+  }
+}
+
+}  // namespace
+
+AdapterSettings read_peft_settings(const Path& folder) {
+  const Path path = folder / kConfigFile;
+  const std::string source = path.string();
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    throw Error("{}: has no {}, expected a folder as written by save_pretrained of PEFT",
+                folder.string(), kConfigFile);
+  const Tree config = parse_json(read_file(path), source);
+  if (config.as_members() == nullptr) throw Error("{}: is not a JSON object", source);
+  require_supported(config, source);
+  AdapterSettings s;
+  s.rank = value_of(config, "r", int64_t{8}, source);
+  s.alpha = value_of(config, "lora_alpha", 8.0, source);
+  if (value_of(config, "use_rslora", false, source)) s.scaling = "rslora";
+  if (value_of(config, "use_dora", false, source)) s.kind = "dora";
+  s.targets = targets_of(config, source);
+  if (s.rank < 1 || !(s.alpha > 0) || !std::isfinite(s.alpha))
+    throw Error("{}: has r = {} and lora_alpha = {}, expected both above 0", source, s.rank,
+                s.alpha);
+  return s;
+}
+
+void PeftAdapters::read(std::string_view name, std::span<const int64_t> begin,
+                        std::span<const int64_t> end, const TensorView& out) const {
+  const auto found = tensors.find(name);
+  if (found == tensors.end())
+    throw Error(
+        "{}: has no adapter '{}'. Set lora.targets to the modules of the folder, or remove the "
+        "key.",
+        folder.string(), name);
+  const Tensor& t = found->second;
+  const Box box = {{begin.begin(), begin.end()}, {end.begin(), end.end()}};
+  if (!is_inside(box, t.shape))
+    throw Error("{}: '{}' has the shape {}, expected another one with lora.rank", folder.string(),
+                name, to_string(t.shape));
+  std::vector<float> values(box.elements());
+  copy_box(box, whole_box(t.shape), reinterpret_cast<const std::byte*>(t.values.data()), box,
+           reinterpret_cast<std::byte*>(values.data()), sizeof(float));
+  convert(reinterpret_cast<const std::byte*>(values.data()), DType::kF32,
+          static_cast<std::byte*>(out.data), out.dtype, box.elements());
+}
+
+PeftAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
+  PeftAdapters out;
+  out.folder = folder;
+  out.settings = read_peft_settings(folder);
+  std::error_code error;
+  if (!std::filesystem::exists(folder / kWeightsFile, error))
+    throw Error("{}: has no {}. Save the adapters with safe_serialization=True.", folder.string(),
+                kWeightsFile);
+  const SafetensorsFile file(folder / kWeightsFile);
+  std::vector<std::string> faults;
+  std::set<std::string> used;
+  for (const model::AdapterModule& m : model::adapter_modules(model)) {
+    if (!is_target(out.settings, m)) continue;
+    for (const model::HfTensor& t : tensors_of(m, out.settings)) {
+      used.insert(t.theirs);
+      const SafetensorsEntry* const entry = checked_entry(file, t, faults);
+      if (entry == nullptr) continue;
+      PeftAdapters::Tensor& to = out.tensors[t.ours];
+      if (to.values.empty()) to = {t.shape, std::vector<float>(t.shape.elements())};
+      put(t, file, *entry, to);
+    }
+  }
+  for (const SafetensorsEntry& e : file.entries())
+    if (!used.contains(e.name)) faults.push_back(e.name + ": not an adapter of this model");
+  faults.erase(std::unique(faults.begin(), faults.end()), faults.end());
+  if (!faults.empty() || out.tensors.empty())
+    throw Error("{}: its tensors are not the adapters of {} in this model:{}",
+                (folder / kWeightsFile).string(), to_json(write_value(out.settings.targets)),
+                listed_faults(faults));
+  for (const auto& [name, t] : out.tensors)
+    if (!std::all_of(t.values.begin(), t.values.end(), [](float x) { return std::isfinite(x); }))
+      throw NumericError("{}: '{}' contains NaN or infinity", folder.string(), name);
+  return out;
+}
+
+int64_t import_peft(const Path& base, const Path& folder, const Path& out,
+                    const std::string& version) {
+  CheckpointReader reader(base);
+  if (has_adapters(reader))
+    throw Error("{}: holds adapters, too. Merge them first (`tessera checkpoint merge`).",
+                base.string());
+  const PeftAdapters adapters = read_peft(folder, stored_model(reader));
+  std::error_code error;
+  if (std::filesystem::exists(out, error) && !std::filesystem::is_empty(out, error))
+    throw Error("{}: exists already. Choose another path, or remove it first.", out.string());
+  CheckpointWriter writer(out, {}, Existing::kIsKept);
+  for (const StoredTensor& t : reader.tensors()) {
+    if (t.name.find('|') != std::string::npos) continue;
+    StateTensor weight;
+    weight.name = t.name;
+    weight.shape = t.shape;
+    writer.add_streamed(weight, [&](int64_t first, int64_t count, std::byte* bytes) {
+      auto* w = reinterpret_cast<float*>(bytes);
+      for (const Box& box : boxes_of_range(t.shape, first, first + count)) {
+        reader.read(t.name, box.begin, box.end, {w, DType::kF32, box.extents()});
+        w += box.elements();
+      }
+    });
+  }
+  for (const auto& [name, t] : adapters.tensors) {
+    StateTensor weight;
+    weight.name = name;
+    weight.shape = t.shape;
+    // A view for reading only.
+    weight.data = {const_cast<float*>(t.values.data()), DType::kF32, t.shape};
+    writer.add(weight);
+  }
+  CheckpointHeader header = reader.header();
+  header.version = version;
+  header.step = header.tokens = 0;
+  AdapterSettings settings = adapters.settings;
+  header.config.set("lora", tessera::to_tree(settings));
+  writer.commit(header);
+  const auto is_b = [](const auto& t) { return t.first.ends_with(model::kLoraB); };
+  return std::count_if(adapters.tensors.begin(), adapters.tensors.end(), is_b);
+}
+
+PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::string& base) {
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error))
+    throw Error("{}: exists already. Choose another path, or remove it first.", folder.string());
+  CheckpointReader reader(checkpoint);
+  if (!has_adapters(reader))
+    throw Error(
+        "{}: contains no adapters, expected a run with lora.rank. Export the model without "
+        "--adapter.",
+        checkpoint.string());
+  const AdapterSettings settings = adapter_settings(reader);
+  const model::ModelConfig model = stored_model(reader);
+  require_adapters_of_parts(reader, model);
+  const std::vector<model::AdapterModule> modules = model::adapter_modules(model);
+  PeftTensors tensors;
+  PeftExport made;
+  std::set<std::string> adapted;
+  for (const model::AdapterModule& m : modules) {
+    if (reader.find(m.ours() + std::string(model::kLoraA)) == nullptr) continue;
+    add_module(reader, m, settings, tensors);
+    adapted.insert(m.module());
+  }
+  std::vector<SafetensorsPlan> plans;
+  std::vector<const PeftAdapters::Tensor*> values;
+  for (const auto& [name, t] : tensors.all) {
+    plans.push_back({name, DType::kF32, t.shape});
+    values.push_back(&t);
+    made.parameters += t.shape.elements();
+  }
+  made.adapters = std::ssize(adapted);
+  PartFolder part(folder.has_filename() ? folder : folder.parent_path());
+  write_safetensors(part.path() / kWeightsFile, plans, [&](size_t i) -> FillPiece {
+    return [t = values[i]](int64_t first, int64_t count, std::byte* out) {
+      std::memcpy(out, t->values.data() + first, static_cast<size_t>(count) * sizeof(float));
+    };
+  });
+  write_file(part.path() / kConfigFile,
+             to_json(config_of(settings, target_names(modules, adapted), base, model), 2) + "\n");
+  part.put();
+  return made;
+}
+
+}  // namespace tessera::checkpoint

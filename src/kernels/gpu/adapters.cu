@@ -1,0 +1,124 @@
+// Kernels of adapters on the GPU (kernels/adapters.h): one thread per element, or per column for
+// the gradient of the magnitudes, and one warp per row for the squares.
+#include "kernels/adapters.h"
+
+#include "base/require.h"
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/reduce.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+constexpr int kThreads = 256, kRowsOfBlock = kThreads / kWarp;
+
+// Returns the column of a row for a column of its part.
+__device__ inline int64_t column_of(const PartColumns& p, int64_t m) {
+  return m / p.count * p.width + p.first + m % p.count;
+}
+
+struct AddPartWork {
+  Numbers change, y;
+  PartColumns part;
+  int64_t elements = 0;
+
+  __host__ __device__ int64_t count() const { return elements; }
+  __device__ void operator()(int64_t i) const {
+    const int64_t at = column_of(part, i);  // all groups have the same part
+    write(y, at, read(y, at) + read(change, i));
+  }
+};
+
+struct ScalePartWork {
+  Numbers x, magnitude, y;
+  const float* squares = nullptr;
+  PartColumns part;
+  int64_t elements = 0;
+
+  __host__ __device__ int64_t count() const { return elements; }
+  __device__ void operator()(int64_t i) const {
+    const int64_t column = i % (part.groups * part.width);
+    const int64_t c = column % part.width - part.first, m = column / part.width * part.count + c;
+    const bool inside = c >= 0 && c < part.count;
+    write(y, i, inside ? read(x, i) * (read(magnitude, m) / sqrtf(squares[m])) : read(x, i));
+  }
+};
+
+struct ScalePartGradWork {
+  Numbers dy, x, d_magnitude;
+  const float* squares = nullptr;
+  PartColumns part;
+  int64_t rows = 0;
+
+  __host__ __device__ int64_t count() const { return part.groups * part.count; }
+  __device__ void operator()(int64_t m) const {
+    const int64_t columns = part.groups * part.width;
+    float sum = 0;
+    for (int64_t row = 0, at = column_of(part, m); row < rows; ++row, at += columns)
+      sum += read(dy, at) * read(x, at);
+    write(d_magnitude, m, read(d_magnitude, m) + sum / sqrtf(squares[m]));
+  }
+};
+
+struct SquaresWork {
+  Numbers w, a, b;
+  float* squares = nullptr;
+  float scale = 1;
+  PartColumns part;
+  int64_t rows = 0, rank = 0, inputs = 0;
+};
+
+__global__ void adapted_squares_kernel(const SquaresWork s) {
+  const int64_t row = block_x() * kRowsOfBlock + warp_index();
+  if (row >= s.rows) return;  // the whole warp
+  const int64_t w = column_of(s.part, row) * s.inputs;
+  float sum = 0;
+  for (int64_t c = lane_index(); c < s.inputs; c += kWarp) {
+    float change = 0;
+    for (int64_t k = 0; k < s.rank; ++k)
+      change += read(s.b, row * s.rank + k) * read(s.a, k * s.inputs + c);
+    const float adapted = read(s.w, w + c) + s.scale * change;
+    sum += adapted * adapted;
+  }
+  sum = warp_sum(sum);
+  if (lane_index() == 0) s.squares[row] = sum;
+}
+
+}  // namespace
+
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const AddPartArgs& a) {
+  require(a.change.dtype == a.y.dtype, "add_part of operands of two types");
+  launch_map("add_part", l.stream,
+             AddPartWork{numbers(a.change), numbers(a.y), a.part, a.change.elements()});
+}
+
+void launch(Gpu, const Launch& l, const ScalePartArgs& a) {
+  launch_map("scale_part", l.stream,
+             ScalePartWork{numbers(a.x), numbers(a.magnitude), numbers(a.y), a.squares.f32(),
+                           a.part, a.x.elements()});
+}
+
+void launch(Gpu, const Launch& l, const ScalePartGradArgs& a) {
+  const int64_t rows = a.x.elements() / (a.part.groups * a.part.width);
+  launch_map("scale_part_grad", l.stream,
+             ScalePartGradWork{numbers(a.dy), numbers(a.x), numbers(a.d_magnitude), a.squares.f32(),
+                               a.part, rows});
+}
+
+void launch(Gpu, const Launch& l, const AdaptedSquaresArgs& a) {
+  SquaresWork s = {numbers(a.w), numbers(a.a), numbers(a.b), a.squares.f32(), a.scale, a.part};
+  s.rows = a.squares.elements();
+  s.rank = a.b.elements() / s.rows;
+  s.inputs = a.a.elements() / s.rank;
+  launch("adapted_squares", adapted_squares_kernel,
+         {.x = blocks_for(s.rows, kRowsOfBlock), .threads = kThreads}, l.stream, s);
+}
+
+}  // namespace tessera::kernels

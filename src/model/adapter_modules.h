@@ -1,0 +1,54 @@
+// The matrices of a model that adapters can change, with the names of their Hugging Face modules:
+// the names that PEFT's target_modules and files use.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/program.h"
+#include "model/hf_names.h"
+#include "model/model_config.h"
+
+namespace tessera::model {
+
+// Returns true for GEMMs that can have an adapter: those with a weight, except a router's, whose
+// output is f32.
+bool is_adaptable(const Graph& graph, const Op& op);
+
+// A matrix of one layer: a weight of a GEMM, or one part of a packed weight.
+struct AdapterModule {
+  HfTensor tensor;             // the weight on both sides; `ours` is "layer3.attn.qkv.weight"
+  WeightPart part;             // part of a packed weight; else all of it, without a name
+  int64_t outputs = 1;         // number of leading dimensions of our weight that are its outputs
+  std::string ours() const;    // "layer3.attn.qkv.q": the adapter's weights are named after it
+  std::string module() const;  // "model.layers.3.self_attn.q_proj"
+
+  // Return the adapter's weights on both sides: A [rank, in], B [out, rank], and DoRA's magnitudes
+  // [out]. `tensor` describes how the dimensions of ours follow from theirs.
+  HfTensor a(int64_t rank) const;
+  HfTensor b(int64_t rank) const;
+  HfTensor magnitude() const;
+};
+
+// The suffixes of the names of an adapter's weights: ours and PEFT's.
+inline constexpr std::string_view kLoraA = ".lora_a", kLoraB = ".lora_b",
+                                  kLoraMagnitude = ".lora_magnitude";
+
+// Returns the modules of all layers, in the order of hf_tensors(). Several entries may have one
+// module: the rows of a tensor that Tessera keeps in several weights, or packs in another order.
+std::vector<AdapterModule> adapter_modules(const ModelConfig& model);
+
+// Returns the name of the weight or module after the number of its layer:
+// "model.layers.3.self_attn.q_proj" is "self_attn.q_proj".
+std::string_view after_layer(std::string_view name);
+
+// Returns the name of a weight with the number of its layer removed: "layer3.mlp.up.weight" is
+// "layer.mlp.up.weight". Modules of multi-token prediction keep theirs: "mtp0.mlp.up.weight".
+std::string without_layer(std::string_view name);
+
+// Returns true if PEFT's target_modules entry `target` names the module: it is equal to its name or
+// to the last components of it.
+bool names_module(std::string_view target, std::string_view module);
+
+}  // namespace tessera::model

@@ -1,0 +1,84 @@
+// The modules that adapters can change, and how A and B of PEFT are those of Tessera.
+#include "model/adapter_modules.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "model/presets.h"
+
+namespace tessera::model {
+namespace {
+
+ModelConfig small(Family family) {
+  ModelConfig m;
+  apply_family(family, m);
+  m.layers = 2;
+  m.heads = 4;
+  m.hidden = 8;
+  m.feed_forward = 12;
+  m.vocabulary = 16;
+  m.context = 8;
+  return m;
+}
+
+std::set<std::string> names_of(const ModelConfig& m) {
+  std::set<std::string> names;
+  for (const AdapterModule& a : adapter_modules(m)) {
+    const std::string module = a.module();
+    names.emplace(after_layer(module));
+  }
+  return names;
+}
+
+TEST(AdapterModules, HaveTheNamesOfPeft) {
+  ModelConfig llama = small(Family::kLlama);
+  llama.kv_heads = 2;
+  EXPECT_EQ(
+      names_of(llama),
+      (std::set<std::string>{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                             "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}));
+  EXPECT_EQ(names_of(small(Family::kNeox)),
+            (std::set<std::string>{"attention.query_key_value", "attention.dense",
+                                   "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"}));
+  EXPECT_EQ(names_of(small(Family::kGpt2)),
+            (std::set<std::string>{"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}));
+}
+
+TEST(AdapterModules, AreNamedByTheirLastComponents) {
+  EXPECT_TRUE(names_module("q_proj", "model.layers.0.self_attn.q_proj"));
+  EXPECT_TRUE(names_module("self_attn.q_proj", "model.layers.0.self_attn.q_proj"));
+  EXPECT_FALSE(names_module("proj", "model.layers.0.self_attn.q_proj"));
+  EXPECT_EQ(after_layer("model.layers.12.mlp.up_proj"), "mlp.up_proj");
+  EXPECT_EQ(without_layer("layer12.mlp.up.weight"), "layer.mlp.up.weight");
+  EXPECT_EQ(without_layer("embed.weight"), "embed.weight");
+}
+
+// The key's rows of a weight [K, G+2, D, F] are a tensor of their own.
+TEST(AdapterModules, DescribeTheirMatrices) {
+  ModelConfig m = small(Family::kLlama);
+  m.kv_heads = 2;
+  for (const AdapterModule& a : adapter_modules(m)) {
+    if (a.module() != "model.layers.1.self_attn.k_proj") continue;
+    EXPECT_EQ(a.ours(), "layer1.attn.qkv.k");
+    EXPECT_EQ(a.a(3).ours, "layer1.attn.qkv.k.lora_a");
+    EXPECT_EQ(a.a(3).shape, Shape({3, 8}));
+    EXPECT_EQ(a.b(3).shape, Shape({2, 1, 2, 3}));
+    EXPECT_EQ(a.b(3).their_shape, Shape({4, 3}));
+    EXPECT_EQ(a.magnitude().their_shape, Shape({4}));
+    return;
+  }
+  FAIL() << "no k_proj";
+}
+
+// GPT-2's weight is transposed in transformers, but its adapters are not.
+TEST(AdapterModules, OfGpt2HaveTheOutputsFirst) {
+  const AdapterModule a = adapter_modules(small(Family::kGpt2)).front();
+  EXPECT_EQ(a.module(), "transformer.h.0.attn.c_attn");
+  EXPECT_EQ(a.b(3).their_shape, Shape({24, 3}));
+  EXPECT_EQ(a.b(3).view, Shape({3, 4, 2, 3}));  // q, k, v; heads; width; rank
+  EXPECT_EQ(a.b(3).axes, (std::vector<int>{1, 0, 2, 3}));
+}
+
+}  // namespace
+}  // namespace tessera::model
