@@ -14,8 +14,8 @@ namespace tessera::train {
 struct StoredBatch {
   std::vector<int32_t> tokens, labels, positions, documents, source, answers;
   std::vector<int64_t> samples;
-  std::vector<std::vector<int32_t>> ahead_tokens, ahead_labels;  // by depth (data::AheadView)
-  std::vector<double> references;
+  std::vector<std::vector<int32_t>> ahead_tokens = {}, ahead_labels = {};  // by depth (AheadView)
+  std::vector<double> references = {};
 };
 
 // Copies row `row` of `from` to row `to_row` of `to`, which has rows of the same length.
