@@ -37,9 +37,10 @@ void check_own_keys(const ObjectiveSection& o, const RunConfig& run, KeyErrors& 
                "= adapters_off, but lora.rank = 0. Set lora.rank, or use precomputed.");
   else if (o.reference == ReferenceSource::kAdaptersOff &&
            run.lora.kind == compile::AdapterKind::kDora)
-    errors.add("objective.reference",
-               "= adapters_off is for lora.kind = lora: the magnitudes of dora replace the norms of "
-               "the weights. Use precomputed.");
+    errors.add(
+        "objective.reference",
+        "= adapters_off is for lora.kind = lora: the magnitudes of dora replace the norms of "
+        "the weights. Use precomputed.");
 }
 
 void check_data(const ObjectiveSection& o, const RunConfig& run, KeyErrors& errors) {

@@ -73,8 +73,8 @@ struct StepMetrics {
   std::optional<RouterMetrics> router = {};             // with experts
   std::optional<double> z_loss = {};                    // with loss.z_loss
   std::optional<double> mtp_loss = {};                  // with model.mtp_depth
-  std::optional<double> noise_scale = {};  // in sequences, at the steps that measure it
-  std::optional<PreferenceMetrics> preference = {};     // with objectives other than sft
+  std::optional<double> noise_scale = {};            // in sequences, at the steps that measure it
+  std::optional<PreferenceMetrics> preference = {};  // with objectives other than sft
 };
 
 struct ValidationMetrics {

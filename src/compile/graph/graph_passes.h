@@ -23,8 +23,8 @@ void save_expert_pairs(Graph& graph);
 // Removes router losses, which need labels.
 void drop_router_losses(Graph& graph);
 // Removes multi-token prediction, which only training computes. Its weights stay in the program. A
-// program that shares its state with training does so after shard, so that the weights have the same
-// placements.
+// program that shares its state with training does so after shard, so that the weights have the
+// same placements.
 void drop_ahead(Graph& graph);
 // Adds the z-loss and the label smoothing to linear_cross_entropy, and to the losses of multi-token
 // prediction their weight. Runs before differentiate.
