@@ -85,7 +85,7 @@ TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
   spec.max_tokens = 6;
   std::vector<Example> examples;
   for (const char* context : {"One", "Two of the letters", "Three "})
-    examples.push_back({std::ssize(examples) + 1, {{context, ""}}, 0, ""});
+    examples.push_back({std::ssize(examples) + 1, {{context, ""}}, 0, "", ""});
   const auto found = write_answers(reader, tokenizer, spec, examples, {});
   GenerateOptions o;
   o.sampling.choice.temperature = 0;
