@@ -40,6 +40,9 @@ struct CompileRequest {
   bool intra_document_masking = false;
   bool reuse_encoder_output = false;  // kDecode only: it is already cached
   int64_t microbatches = 1;           // per step
+  // Micro-batches of the steps with the batches of batch.warmup_sizes. Their programs share the
+  // arena with that of a full step; compile() does not read this.
+  std::vector<int64_t> warmup_microbatches;
   int64_t stage = 0;                  // pipeline stage of the program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that
   // programs of one run agree on the offsets of all state.
