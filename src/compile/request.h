@@ -43,7 +43,7 @@ struct CompileRequest {
   // Micro-batches of the steps with the batches of batch.warmup_sizes. Their programs share the
   // arena with that of a full step; compile() does not read this.
   std::vector<int64_t> warmup_microbatches;
-  int64_t stage = 0;                  // pipeline stage of the program
+  int64_t stage = 0;  // pipeline stage of the program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that
   // programs of one run agree on the offsets of all state.
   bool optimizer_state = false;
