@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/config.h"
@@ -124,14 +126,25 @@ int check_text(const std::vector<std::string>& files) {
       fmt::join(files, ", "));
 }
 
-Tree as_tree(const Program& p) {
+// Returns the bytes of the arena of a program's run: those of the program, or of the larger program
+// of a warm-up step, which shares the arena.
+int64_t arena_of(const Program& p, compile::CompileRequest request, const Target& target) {
+  int64_t bytes = p.bytes;
+  for (const int64_t microbatches : std::exchange(request.warmup_microbatches, {})) {
+    request.microbatches = microbatches;
+    bytes = std::max(bytes, compile::compile(request, target).bytes);
+  }
+  return bytes;
+}
+
+Tree as_tree(const Program& p, int64_t arena) {
   Tree t;
   t.set("program", Tree(p.name));
   t.set("calls", Tree(std::ssize(p.schedule)));
-  t.set("arena_bytes", Tree(p.bytes));
+  t.set("arena_bytes", Tree(arena));
   t.set("host_bytes", Tree(p.host_bytes));
   // The memory that `tessera train` allocates and touches before step 1.
-  t.set("plan_bytes", Tree(p.bytes + p.host_bytes));
+  t.set("plan_bytes", Tree(arena + p.host_bytes));
   t.set("live_bytes", Tree(p.live_bytes));
   t.set("state_bytes", Tree(p.state_bytes));
   return t;
@@ -250,9 +263,14 @@ void check_modes(const Choices& c) {
 // the program of one rank. Returns the exit code.
 int show_programs(const Choices& c, const compile::CompileRequest& request, const Target& target) {
   const std::vector<Program> stages = compile::compile_stages(request, target);
-  const Program& p = stages[stage_of(stages[0].mesh, c.rank)];
+  const int64_t stage = stage_of(stages[0].mesh, c.rank);
+  const Program& p = stages[stage];
   const std::vector<std::string> wrong = compile::prove(stages, &target);
-  if (c.json) fmt::print("{}\n", to_json(as_tree(p)));
+  if (c.json) {
+    compile::CompileRequest own = request;
+    own.stage = stage;
+    fmt::print("{}\n", to_json(as_tree(p, arena_of(p, own, target))));
+  }
   if (c.text && !c.json) fmt::print("{}", print(p));
   if (c.summary && !c.json) fmt::print("{}", summary(p));
   if (c.stages && !c.json) fmt::print("{}", summary(stages));

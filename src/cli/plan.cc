@@ -165,9 +165,10 @@ void search_all(const Plan& plan, const plan::SearchRequest& asked, const Output
 
 // Predicts a step of the run's own layout. Returns the exit code.
 int predict_step(const Plan& plan, const Outputs& outputs) {
-  const std::vector<Program> stages =
-      compile::compile_stages(plan::as_compiled_by(plan.software, plan.request), plan.target);
-  const plan::Prediction p = plan::simulate(stages, plan.hardware, plan.software);
+  const compile::CompileRequest request = plan::as_compiled_by(plan.software, plan.request);
+  const std::vector<Program> stages = compile::compile_stages(request, plan.target);
+  plan::Prediction p = plan::simulate(stages, plan.hardware, plan.software);
+  plan::add_warmup_memory(p, request, plan.hardware, plan.target);
   if (!outputs.svg.empty())
     write_output(outputs.svg,
                  plan::draw(stages, plan::timeline_of(stages, plan.hardware, plan.software)),

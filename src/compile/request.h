@@ -49,7 +49,10 @@ struct CompileRequest {
   bool keep_answer_sums = false;      // kValidate with `preference`: the value `logits` has the
                                       // log-probabilities of the answers, for the host
   int64_t microbatches = 1;           // per step
-  int64_t stage = 0;                  // pipeline stage of the program
+  // Micro-batches of the steps with the batches of batch.warmup_sizes. Their programs share the
+  // arena with that of a full step; compile() does not read this.
+  std::vector<int64_t> warmup_microbatches;
+  int64_t stage = 0;  // pipeline stage of the program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that
   // programs of one run agree on the offsets of all state.
   bool optimizer_state = false;

@@ -94,6 +94,9 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Progra
   // The micro-batches of all data ranks are processed at the same time.
   const int64_t together = config.batch.micro * config.layout.data;
   r.microbatches = kind == compile::ProgramKind::kTrain ? config.batch.global / together : 1;
+  if (kind == compile::ProgramKind::kTrain)
+    for (const int64_t batch : config.batch.warmup_sizes)
+      r.warmup_microbatches.push_back(batch / together);
   r.optimizer_state = true;
   return r;
 }

@@ -31,6 +31,8 @@ bool divide(compile::CompileRequest& r, const compile::CompileRequest& from,
   const int64_t together = r.sequences * r.layout.data;
   if (together == 0 || common_batch(global_batch(from), ramp) % together != 0) return false;
   r.microbatches = global_batch(from) / together;
+  r.warmup_microbatches.clear();
+  for (const int64_t batch : ramp) r.warmup_microbatches.push_back(batch / together);
   r.layout.stages.clear();
   return true;
 }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "compile/compile.h"
 #include "ir/communicators.h"
@@ -67,10 +69,30 @@ std::optional<LeastDevices> fit_on(int64_t devices, const compile::CompileReques
 
 }  // namespace
 
+void add_warmup_memory(Prediction& p, compile::CompileRequest request, const Hardware& hardware,
+                       const Target& target) {
+  for (const int64_t microbatches : std::exchange(request.warmup_microbatches, {})) {
+    request.microbatches = microbatches;
+    const std::vector<Program> programs = compile::compile_stages(request, target);
+    for (size_t s = 0; s < programs.size(); ++s) {
+      const compile::MemoryPlan known = p.stages[s].memory;
+      compile::MemoryPlan most = compile::memory_plan(programs[s]);
+      const int64_t host = std::max(known.host, most.host);
+      if (known.arena >= most.arena) most = known;
+      most.host = host;
+      set_memory(p.stages[s], most, hardware.device);
+    }
+  }
+  const auto fullest = std::ranges::max_element(p.stages, {}, &StagePrediction::peak_bytes);
+  p.fullest_stage = fullest - p.stages.begin();
+}
+
 Prediction predict(const compile::CompileRequest& request, const Hardware& hardware,
                    const Software& software, const Target& target) {
-  return simulate(compile::compile_stages(as_compiled_by(software, request), target), hardware,
-                  software);
+  const compile::CompileRequest compiled = as_compiled_by(software, request);
+  Prediction p = simulate(compile::compile_stages(compiled, target), hardware, software);
+  add_warmup_memory(p, compiled, hardware, target);
+  return p;
 }
 
 std::optional<LeastDevices> least_devices(const compile::CompileRequest& request,

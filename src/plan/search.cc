@@ -18,6 +18,8 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "compile/passes.h"
+#include "plan/explain.h"
+#include "plan/predict.h"
 #include "plan/search_bound.h"
 
 namespace tessera::plan {
@@ -121,13 +123,17 @@ void Search::look_at_first_stage(const Entry& walked) {
 // Returns nothing if a stage does not fit. Stages are compiled from the last one on: if the first
 // one fits, the last one is the most likely not to.
 std::optional<Prediction> Search::predict(const Candidate& c) const {
-  const compile::CompiledBlocks blocks = compile::compile_blocks(request_of(request_, c), target_);
+  const compile::CompileRequest request = request_of(request_, c);
+  const compile::CompiledBlocks blocks = compile::compile_blocks(request, target_);
   std::vector<Program> programs(c.layout.pipeline);
   for (auto stage = programs.size(); stage-- > 0;) {
     programs[stage] = compile::program_of(blocks, stage);
     if (!has_room(hardware_.device, memory_need(programs[stage]))) return std::nullopt;
   }
-  return simulate(programs, hardware_, software_);
+  Prediction p = simulate(programs, hardware_, software_);
+  add_warmup_memory(p, request, hardware_, target_);
+  if (!fits(p, hardware_)) return std::nullopt;
+  return p;
 }
 
 void Search::simulate_in_full(size_t index) {

@@ -149,6 +149,9 @@ compile::CompileRequest request_of(const SearchRequest& r, const Candidate& c) {
   request.layout = c.layout;
   request.sequences = c.micro;
   request.microbatches = r.global / c.layout.data / c.micro;
+  request.warmup_microbatches.clear();
+  for (const int64_t batch : r.ramp)
+    request.warmup_microbatches.push_back(batch / c.layout.data / c.micro);
   return request;
 }
 

@@ -375,10 +375,8 @@ Prediction Walk::prediction(const Hardware& h) {
   for (int64_t s = 0; s < std::ssize(stages_); ++s) {
     StagePrediction stage;
     stage.parts = parts_of(s).seconds();
-    stage.memory = compile::memory_plan(program(s));
     stage.optimizers = optimizer_parts(program(s), times_[s]);
-    stage.peak_bytes = stage.memory.arena + outside_bytes(h.device, stage.memory.communicators);
-    if (copies_compute_) stage.peak_bytes += stage.memory.host;  // one shared memory
+    set_memory(stage, compile::memory_plan(program(s)), h.device);
     p.parts += stage.parts;
     p.stages.push_back(stage);
     if (stage.peak_bytes > p.fullest().peak_bytes) p.fullest_stage = s;
@@ -401,6 +399,12 @@ Timeline Walk::timeline() && {
 }
 
 }  // namespace
+
+void set_memory(StagePrediction& stage, const compile::MemoryPlan& memory, const DeviceFigures& d) {
+  stage.memory = memory;
+  stage.peak_bytes = memory.arena + outside_bytes(d, memory.communicators);
+  if (d.kind == DeviceKind::kCpu) stage.peak_bytes += memory.host;  // one shared memory
+}
 
 Prediction simulate(const std::vector<Program>& stages, const Hardware& hardware,
                     const Software& software) {

@@ -25,6 +25,9 @@ namespace tessera::plan {
 Prediction simulate(const std::vector<Program>& stages, const Hardware& hardware,
                     const Software& software);
 
+// Sets the memory of a stage, and its peak from it.
+void set_memory(StagePrediction& stage, const compile::MemoryPlan& memory, const DeviceFigures& d);
+
 // Start and finish of each call, for rendering and for tests.
 struct CallTime {
   int64_t start_ns = 0, finish_ns = 0;

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "base/error.h"
 #include "ir/names.h"
@@ -60,11 +61,22 @@ bool is_finite(const ValueDigest& d) {
   return std::all_of(d.sums.begin(), d.sums.end(), [](double x) { return std::isfinite(x); });
 }
 
-// Returns true for a weight after an update, false for optimizer state:
-// "1|state|layer0.attn.qkv.weight".
-bool is_updated_weight(const std::string& key) {
-  const size_t state = key.find("|state|");
-  return state != std::string::npos && key.find('|', state + 7) == std::string::npos;
+// A state value that an update of a weight moves, and by which share of the weight's own change.
+struct Moved {
+  std::string_view weight;
+  double share = 0;
+};
+
+// Returns that of a weight ("1|state|layer0.attn.qkv.weight") and of its moving average
+// ("1|state|layer0.attn.qkv.weight|average"); for other keys, a share of 0.
+Moved moved_by_update(std::string_view key, double average_share) {
+  constexpr std::string_view kState = "|state|", kAverage = "|average";
+  const size_t state = key.find(kState);
+  if (state == std::string_view::npos) return {};
+  const std::string_view name = key.substr(state + kState.size());
+  if (name.ends_with(kAverage))
+    return {name.substr(0, name.size() - kAverage.size()), average_share};
+  return {name, name.find('|') == std::string_view::npos ? 1.0 : 0.0};
 }
 
 bool is_kept(const std::string& key) {
@@ -149,8 +161,8 @@ class Comparison {
     double bound = of_gradients ? bounds_.kept : bounds_.computed;
     // An update by the sign of a noise value moves an element by at most `signs`. Relative to the
     // norm of the value, that is signs * sqrt(elements) / norm if all elements differ.
-    if (bounds_.signs && is_updated_weight(key))
-      bound += bounds_.signs(key.substr(key.rfind('|') + 1)) *
+    if (const Moved m = moved_by_update(key, bounds_.average_share); bounds_.signs && m.share > 0)
+      bound += m.share * bounds_.signs(m.weight) *
                std::sqrt(static_cast<double>(right.elements) / right.squares);
     double worst = 0;
     std::vector<std::vector<int64_t>> wrong;
@@ -274,15 +286,21 @@ bool optimizes_in_bf16(const compile::CompileRequest& r) {
 }  // namespace
 
 ValueBounds value_bounds(const compile::CompileRequest& r) {
+  ValueBounds bounds;
+  bounds.average_share = 1 - r.average_decay;
   // The error of each layer adds to that of the layers before it, with random signs.
   const double walk = std::sqrt(r.model.layers + 1);
-  if (r.precision == compile::Precision::kFp32 && !optimizes_in_bf16(r))
-    return {.computed = 3e-5 * walk, .kept = 3e-4 * walk};
+  if (r.precision == compile::Precision::kFp32 && !optimizes_in_bf16(r)) {
+    bounds.computed = 3e-5 * walk;
+    bounds.kept = 3e-4 * walk;
+    return bounds;
+  }
   const double rounded = walk * rounding_scale(r.model.family), routed = routing_difference(r);
-  return {.computed = 4e-2 * rounded + routed,
-          .kept = 1e-1 * rounded + routed + gradient_rounding(r),
-          .overflows = r.precision == compile::Precision::kFp16,
-          .reroutes = routed > 0};
+  bounds.computed = 4e-2 * rounded + routed;
+  bounds.kept = 1e-1 * rounded + routed + gradient_rounding(r);
+  bounds.overflows = r.precision == compile::Precision::kFp16;
+  bounds.reroutes = routed > 0;
+  return bounds;
 }
 
 ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,

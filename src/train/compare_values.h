@@ -22,6 +22,8 @@ struct ValueBounds {
   // update with the other sign; 0 for other optimizers. If it is set, only values of the first step
   // are compared. It is null if no optimizer of the run uses signs.
   std::function<double(std::string_view weight)> signs = nullptr;
+  // The share of a weight's change that its moving average follows in a step (1 - optimizer.ema).
+  double average_share = 0;
   // True for fp16, where a step that overflows is skipped: a value that is infinite or NaN on both
   // sides then counts as equal.
   bool overflows = false;

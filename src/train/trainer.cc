@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/count.h"
 #include "base/error.h"
 #include "base/real.h"
 #include "checkpoint/merge.h"
@@ -136,17 +135,6 @@ void write_rows(std::span<const StoredBatch> batches, std::span<const int64_t> r
   }
 }
 
-// Rejects a warm-up program that needs more memory than that of a full step, since the planner
-// counts only that of the full step. It has fewer micro-batches, but with offloaded activations its
-// transfers may overlap otherwise.
-void require_planned_memory(const Program& warmup, const Program& full, int64_t batch) {
-  if (warmup.bytes <= full.bytes) return;
-  throw Error(
-      "batch.warmup_sizes: a step of {} sequences needs {} bytes, but expected at most the {} of a "
-      "full step, as planned. Set layout.offload = none, or remove batch.warmup_sizes.",
-      batch, format_count(warmup.bytes), format_count(full.bytes));
-}
-
 }  // namespace
 
 Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::PreparedKernels> kernels,
@@ -172,10 +160,10 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   require_memory(config, programs[0], limit, target);
   programs.push_back(compile::compile(validation, target));
   // A warm-up step has fewer micro-batches, so it is a program of its own.
-  for (const int64_t batch : config.batch.warmup_sizes) {
-    request.microbatches = batch / (config.batch.micro * config.layout.data);
+  for (const int64_t microbatches : request.warmup_microbatches) {
+    request.microbatches = microbatches;
     programs.push_back(compile::compile(request, target));
-    require_planned_memory(programs.back(), programs[0], batch);
+    require_memory(config, programs.back(), limit, target);
   }
   if (config.metrics.noise_scale_every_steps > 0) {
     request.microbatches = 1;

@@ -379,10 +379,13 @@ Trial with_context(Trial s, const ContextWay& way, int64_t context, int64_t tens
   return s;
 }
 
+class EveryDecoder : public ::testing::TestWithParam<model::Family> {};
+INSTANTIATE_TEST_SUITE_P(Shard, EveryDecoder, ::testing::ValuesIn(every_decoder()),
+                         [](const auto& f) { return name_of_entry(f.param); });
+
 // Every way to divide the tokens of a sequence, with dropout, whose random numbers are those of one
 // rank, and together with tensor-parallel ranks, which have some of the heads before an all-to-all.
-TEST_P(EveryFamily, ComputesTheSameWithDividedSequences) {
-  if (model::rule_of(GetParam()).has_encoder) GTEST_SKIP() << "not supported with an encoder";
+TEST_P(EveryDecoder, ComputesTheSameWithDividedSequences) {
   for (const ContextWay& way : kContextWays)
     for (const auto& [context, tensor] : {std::pair<int64_t, int64_t>{4, 1}, {2, 2}}) {
       Trial s = of(GetParam());

@@ -77,6 +77,38 @@ compile::CompileRequest small_gpt2() {
   return r;
 }
 
+int64_t arena_of(compile::CompileRequest r, int64_t microbatches) {
+  r.microbatches = microbatches;
+  return compile::compile(r, Target{}).bytes;
+}
+
+// The programs of warm-up steps share the arena of a full step. Here the one with half of the
+// micro-batches needs more, because its buffers are packed differently.
+TEST(Simulate, TheArenaHasRoomForWarmupSteps) {
+  compile::CompileRequest r = small_gpt2();
+  model::apply_family(model::Family::kLlama, r.model);
+  r.model.layers = 2;
+  r.model.hidden = 32;
+  r.model.head_width = 8;
+  r.model.feed_forward = 128;
+  r.model.vocabulary = r.model.vocabulary_multiple = 96;
+  r.tokens = 16;
+  r.precision = compile::Precision::kFp32;
+  r.layout.data = 2;
+  r.layout.offload = "activations";
+  r.layout.overlap = 2;
+  r.layout.pipeline_schedule = compile::PipelineSchedule::kGpipe;
+  const int64_t full = arena_of(r, 4), warmup = arena_of(r, 2);
+  ASSERT_GT(warmup, full);
+  const Prediction alone = predict(r, plain_machine(), {}, Target{});
+  EXPECT_EQ(alone.fullest().memory.arena, full);
+  r.warmup_microbatches = {2};
+  const Prediction p = predict(r, plain_machine(), {}, Target{});
+  EXPECT_EQ(p.fullest().memory.arena, warmup);
+  EXPECT_EQ(p.fullest().peak_bytes - alone.fullest().peak_bytes, warmup - full);
+  EXPECT_EQ(p.step_s, alone.step_s);
+}
+
 TEST(Simulate, OneRankTakesTheSumOfItsOps) {
   const Hardware h = plain_machine();
   const std::vector<Program> stages = compile::compile_stages(small_gpt2(), cluster_target());

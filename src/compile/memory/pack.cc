@@ -3,7 +3,7 @@
 //
 //   offset
 //     ^   ┌────┐  ┌───────┐        a lifetime is a rectangle: its calls by its bytes;
-// │   │ B  │  │   C   │        rectangles must not overlap, and the height should
+//     │   │ B  │  │   C   │        rectangles must not overlap, and the height should
 //     │   └────┘  └───────┘        be small
 //     │ ┌───────────┐ ┌────┐
 //     │ │     A     │ │ D  │       lower bound: the most bytes alive at one call
