@@ -2,6 +2,7 @@
 // matrices: each of these is a range of indices of one dimension, and has an adapter of its own.
 #pragma once
 
+#include "base/dtype.h"
 #include "ir/ops/fields.h"
 
 namespace tessera {
