@@ -45,7 +45,7 @@ void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
   const int64_t width = g[op.inputs[LatentHeads::kQueries]].shape[3];
-  const int64_t shared = g[op.inputs[LatentHeads::kShared]].shape[2];
+  const int64_t shared = g[op.inputs[LatentHeads::kRopeKey]].shape[2];
   const int64_t expanded = g[op.inputs[LatentHeads::kExpanded]].shape[3];
   const LatentHeadsGrad a = {shared, expanded - (width - shared)};
   const auto d = g.builder().emit(a, op.origin, {dy});

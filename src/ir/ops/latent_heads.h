@@ -10,17 +10,17 @@ namespace tessera {
 
 // K heads of width D = N + R and values of width V <= D, with q = queries[b, t, k], e =
 // expanded[b, t, k] and halves(x) = x[0], x[2], …, x[1], x[3], … of the R numbers x:
-//   packed[b, t, k] = [[halves(q[N:]), q[:N]], [halves(shared[b, t]), e[:N]], [e[N:], 0, …]]
+//   packed[b, t, k] = [[halves(q[N:]), q[:N]], [halves(rope_key[b, t]), e[:N]], [e[N:], 0, …]]
 struct LatentHeads {
   static constexpr std::string_view kName = "latent_heads";
-  enum In { kQueries, kExpanded, kShared };  // [B, T, K, N+R], [B, T, K, N+V], [B, T, R]
-  enum Out { kPacked };                      // [B, T, K, 3, D]
+  enum In { kQueries, kExpanded, kRopeKey };  // [B, T, K, N+R], [B, T, K, N+V], [B, T, R]
+  enum Out { kPacked };                       // [B, T, K, 3, D]
   static void fields(auto&, auto&&) {}
   static const OpRule rule;
   bool operator==(const LatentHeads&) const = default;
 };
 
-// Writes the gradients of the three inputs. That of `shared` is the sum over heads.
+// Writes the gradients of the three inputs. That of `rope_key` is the sum over heads.
 struct LatentHeadsGrad {
   static constexpr std::string_view kName = "latent_heads_grad";
   enum In { kDPacked };

@@ -5,7 +5,7 @@ namespace tessera::runtime {
 namespace {
 
 kernels::LatentHeadsArgs args(const BoundOp& b) {
-  return {b.in(LatentHeads::kQueries), b.in(LatentHeads::kExpanded), b.in(LatentHeads::kShared),
+  return {b.in(LatentHeads::kQueries), b.in(LatentHeads::kExpanded), b.in(LatentHeads::kRopeKey),
           b.out(LatentHeads::kPacked)};
 }
 
