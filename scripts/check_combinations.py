@@ -21,7 +21,7 @@ each configuration:
     resume       in another layout from train's checkpoint: the losses are train's
     eval         the loss on the validation set is the one that train logged; on the layout of the run,
                  this loss and the log-likelihoods of a task are those of one rank
-    generate     exit code 0, and the same text twice
+    generate     exit code 0, and the same text twice, and on the layout of the run
     export       to Hugging Face and back: the same text (adapters are merged before); rejected for
                  layers of several kinds
 
@@ -495,15 +495,20 @@ def evaluate(case):
                 raise Broken(f"log-likelihood {k} with --layout {layout} is {x}, on one rank {y}")
 
 
-def text_of(case, checkpoint):
+def text_of(case, checkpoint, *more, ranks=1):
     return case.say_json("generate", checkpoint, "--prompt", "ae ou", "--temperature", 0,
-                         "--max-tokens", 6, "--ignore-end")
+                         "--max-tokens", 6, "--ignore-end", *more, ranks=ranks)
 
 
 def generate(case):
     case.text = text_of(case, "run")
     if text_of(case, "run") != case.text:
         raise Broken("generate gives another text the second time")
+    if case.ranks == 1 or case.chosen["model"] == "t5":
+        return
+    divided = text_of(case, "run", "--layout", "run", ranks=case.ranks)
+    if divided != case.text:
+        raise Broken(f"generate gives {divided} on the layout of the run, {case.text} on one rank")
 
 
 # Families whose class of transformers can express layers of several kinds.
