@@ -152,7 +152,7 @@ TEST_F(ChatProgram, EvalReadsConversationsAsTheRunDid) {
     lines.replace(at, 11, "\"bot\"");
   put("chat.jsonl", lines);
   good(
-      "train chat.yaml data.validation=[chat.jsonl] data.roles={assistant:[bot]} "
+      "train chat.yaml data.validation=[chat.jsonl] 'data.roles={assistant: [bot]}' "
       "data.learn=everything");
   const double logged = number_after(get("chat/metrics.jsonl"), "\"validation_loss\":");
   const std::string found = good("eval chat --instructions chat.jsonl --json");
