@@ -21,7 +21,7 @@ each configuration:
     resume       in another layout from train's checkpoint: the losses are train's
     eval         the loss on the validation set is the one that train logged; on the layout of the run,
                  this loss and the log-likelihoods of a task are those of one rank
-    generate     exit code 0, and the same text twice
+    generate     exit code 0, and the same text twice, and on the layout of the run
     export       to Hugging Face and back: the same text (adapters are merged before); rejected for
                  layers of several kinds, mup, and in most families multi-token prediction
 
@@ -234,8 +234,6 @@ FACTORS = {
         "heads x tensor": layout(context=2, context_method="heads", tensor=2, zero=3),
     },
 }
-# Training validates on examples, which eval does not read.
-NOT_EVALUATED = {"instructions"}
 
 
 def keys_of(chosen, without=()):
@@ -265,7 +263,8 @@ class Cover:
     def __init__(self, seed):
         self.rng = random.Random(seed)
         self.defaults = {factor: next(iter(choices)) for factor, choices in FACTORS.items()}
-        self.refused = []  # sets of choices
+        self.place = {factor: k for k, factor in enumerate(FACTORS)}
+        self.refused_with = {}  # choice → rejected sets of choices with it
         self.open = set()
         for first, second in itertools.combinations(FACTORS, 2):
             for a, b in itertools.product(FACTORS[first], FACTORS[second]):
@@ -273,33 +272,35 @@ class Cover:
         self.pairs = len(self.open)
         self.impossible = set()
 
-    def allowed(self, chosen):
-        choices = set(chosen.items())
-        return not any(refused <= choices for refused in self.refused)
+    def allowed(self, chosen, choice):
+        """Whether a choice may join those, which are allowed together."""
+        choices = {*chosen.items(), choice}
+        return not any(refused <= choices for refused in self.refused_with.get(choice, ()))
 
     def complete(self, chosen, factors):
-        """Chooses the other factors in that order, each so that most open pairs are covered. Backtracks
-        if all choices of a factor are rejected."""
+        """Chooses the other factors in that order, each so that most open pairs are covered. A factor
+        with one choice left is next, and one with none ends the search in this branch: without that,
+        rejections make the search exponential."""
         if not factors:
             return chosen
-        factor, rest = factors[0], factors[1:]
+        possible = {factor: [choice for choice in FACTORS[factor] if self.allowed(chosen, (factor, choice))]
+                    for factor in factors}
+        factor = next((f for f in factors if len(possible[f]) <= 1), factors[0])
+        rest = [f for f in factors if f != factor]
 
         def covered(choice):
-            new = [tuple(sorted(((factor, choice), other), key=self.place))
-                   for other in chosen.items()]
-            return sum(pair in self.open for pair in new)
+            return sum(self.pair((factor, choice), other) in self.open for other in chosen.items())
 
-        choices = list(FACTORS[factor])
+        choices = possible[factor]
         self.rng.shuffle(choices)
         for choice in sorted(choices, key=covered, reverse=True):
-            more = {**chosen, factor: choice}
-            if self.allowed(more) and (whole := self.complete(more, rest)):
+            if whole := self.complete({**chosen, factor: choice}, rest):
                 return whole
         return None
 
-    @staticmethod
-    def place(choice):
-        return list(FACTORS).index(choice[0])
+    def pair(self, a, b):
+        """Two choices in the order of their factors."""
+        return (a, b) if self.place[a[0]] < self.place[b[0]] else (b, a)
 
     def next(self):
         """The next configuration, or nothing where no pair is open."""
@@ -307,8 +308,10 @@ class Cover:
             pair = self.rng.choice(sorted(self.open))
             factors = [factor for factor in FACTORS if factor not in dict(pair)]
             self.rng.shuffle(factors)
-            chosen = dict(pair)
-            whole = self.complete(chosen, factors) if self.allowed(chosen) else None
+            first, second = pair
+            chosen = dict([first])
+            possible = self.allowed({}, first) and self.allowed(chosen, second)
+            whole = self.complete(dict(pair), factors) if possible else None
             if whole:
                 return {factor: whole[factor] for factor in FACTORS}
             self.open.discard(pair)
@@ -322,7 +325,8 @@ class Cover:
         self.open -= self.pairs_of(chosen)
 
     def refuse(self, choices):
-        self.refused.append(frozenset(choices))
+        for choice in choices:
+            self.refused_with.setdefault(choice, []).append(frozenset(choices))
 
 
 # How commands are run.
@@ -477,8 +481,8 @@ def resume(case):
                         case.bound())
 
 
-def loss_of(case, checkpoint):
-    return case.say_json("eval", checkpoint, "../few", "--sequence-length",
+def loss_of(case, checkpoint, *data):
+    return case.say_json("eval", checkpoint, *(data or ("../few",)), "--sequence-length",
                          CONTEXT)["results"][0]["loss"]
 
 
@@ -492,8 +496,9 @@ def task_on(case, layout, ranks):
 
 
 def evaluate(case):
-    found = loss_of(case, "run")
-    if case.chosen["data"] not in NOT_EVALUATED and case.chosen["objective"] == "sft":
+    examples = ("--instructions", "../few.jsonl", "--long-examples", "truncate")
+    found = loss_of(case, "run", *(examples if case.chosen["data"] == "instructions" else ()))
+    if case.chosen["objective"] == "sft":
         case.check_near("eval's loss", found, case.validation, case.bound())
     if case.ranks == 1:
         return
@@ -506,15 +511,20 @@ def evaluate(case):
                 raise Broken(f"log-likelihood {k} with --layout {layout} is {x}, on one rank {y}")
 
 
-def text_of(case, checkpoint):
+def text_of(case, checkpoint, *more, ranks=1):
     return case.say_json("generate", checkpoint, "--prompt", "ae ou", "--temperature", 0,
-                         "--max-tokens", 6, "--ignore-end")
+                         "--max-tokens", 6, "--ignore-end", *more, ranks=ranks)
 
 
 def generate(case):
     case.text = text_of(case, "run")
     if text_of(case, "run") != case.text:
         raise Broken("generate gives another text the second time")
+    if case.ranks == 1 or case.chosen["model"] == "t5":
+        return
+    divided = text_of(case, "run", "--layout", "run", ranks=case.ranks)
+    if divided != case.text:
+        raise Broken(f"generate gives {divided} on the layout of the run, {case.text} on one rank")
 
 
 # Families whose class of transformers can express layers of several kinds.
@@ -569,6 +579,7 @@ class Check:
         self.passed = {verb: set() for verb in VERBS}
         self.seconds = dict.fromkeys(VERBS, 0.0)
         self.messages = {}  # (verb, message) → choices
+        self.factors_of = {}  # an error without numbers and model → the factors that cause it
         self.failures = []
         self.cases = self.drawn = 0
 
@@ -641,10 +652,21 @@ class Check:
         shutil.rmtree(case.folder, ignore_errors=True)
 
     def smallest(self, case, message):
-        """Returns the choices that cause the error: changing any of them to its default removes it."""
+        """Returns the choices that cause the error: changing any of them to its default removes it.
+        The factors of an earlier error of the same form are tried first."""
         same = re.sub(r"[\d.]+", "N", message)
-        chosen = dict(case.chosen)
-        trains = self.refusal(chosen, trains=False) != same  # the error occurs only in training itself
+        form = re.sub(rf"\b({'|'.join(FACTORS['model'])})\b", "MODEL", same)
+        trains = self.refusal(case.chosen, trains=False) != same  # the error occurs only in training itself
+        if factors := self.factors_of.get(form):
+            needed = {factor: case.chosen[factor] for factor in factors}
+            if self.refusal({**self.cover.defaults, **needed}, trains) == same:
+                return list(needed.items())
+        needed = self.search_smallest(case.chosen, same, trains)
+        self.factors_of[form] = [factor for factor, _ in needed]
+        return needed
+
+    def search_smallest(self, rejected, same, trains):
+        chosen = dict(rejected)
         for factor, default in self.cover.defaults.items():
             fewer = {**chosen, factor: default}
             if fewer != chosen and self.refusal(fewer, trains) == same:
@@ -654,7 +676,7 @@ class Check:
             others = [other for other in FACTORS[factor] if other != default]
             if chosen[factor] != default or any(
                     self.refusal({**chosen, factor: other}, trains) is None for other in others):
-                needed.append((factor, case.chosen[factor]))
+                needed.append((factor, rejected[factor]))
         return needed
 
     def refusal(self, chosen, trains):

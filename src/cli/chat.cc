@@ -22,6 +22,7 @@
 #include "cli/rank.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
+#include "eval/batch_decoder.h"
 #include "eval/text_batch.h"
 #include "eval/text_rules.h"
 #include "eval/text_stream.h"
@@ -202,7 +203,8 @@ int verb_chat(Args args) {
   if (max_tokens < 0) throw UsageError("--max-tokens is {}, expected 0 or more.", max_tokens);
   checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
-  Conversation talk(reader, *tokenizer, template_file, device.options(), context);
+  Conversation talk(reader, *tokenizer, template_file, device.options(*comm::self_world()),
+                    context);
   talk.sampling = sampling.options();
   talk.max_tokens = max_tokens;
   talk.seed = static_cast<uint64_t>(seed);

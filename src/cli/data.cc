@@ -337,6 +337,7 @@ int rows(Args args) {
   arguments.required(file, "FILE", "Parquet, JSON Lines or one JSON list, or a folder of them");
   arguments.option(limit, "--limit", "N", "first N rows; 0: all");
   if (!arguments.parse(args)) return 0;
+  if (limit < 0) throw UsageError("data rows --limit {}: expected 0 or more.", limit);
   data::ExampleStream stream({file});
   int64_t count = 0;
   for (data::JsonExample e; (limit == 0 || count < limit) && stream.next(e); ++count)

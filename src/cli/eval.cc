@@ -19,6 +19,7 @@
 #include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
 #include "cli/eval_data.h"
+#include "cli/model_layout.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
@@ -27,7 +28,6 @@
 #include "data/tokenizer_json.h"
 #include "data/vocabulary.h"
 #include "eval/evaluate.h"
-#include "eval/evaluation_layout.h"
 #include "eval/task_names.h"
 
 namespace tessera::cli {
@@ -185,31 +185,6 @@ void list_tasks(const std::string& folder, bool json) {
                eval::kDataFolderVariable);
 }
 
-// Returns how `world` holds the model: nothing if every rank has a copy of it. `asked`: auto, run,
-// copies, or degrees of parallelism.
-std::optional<compile::Layout> layout_named(const std::string& asked,
-                                            const checkpoint::CheckpointReader& reader,
-                                            int64_t ranks) {
-  if (asked == "copies") return std::nullopt;
-  const compile::Layout run = eval::evaluation_layout(eval::run_layout(reader));
-  if (asked == "auto") {
-    const bool fits = eval::ranks_of(run) == ranks && eval::divides_model(run);
-    return fits ? std::optional(run) : std::nullopt;
-  }
-  compile::Layout layout = run;
-  try {
-    if (asked != "run") layout = eval::evaluation_layout(eval::parse_layout(asked));
-  } catch (const Error& e) {
-    throw UsageError("eval: --layout {}, or auto, run or copies.", e.what());
-  }
-  if (eval::ranks_of(layout) != ranks)
-    throw Error(
-        "--layout {}: {} has {} ranks, but the number started is {}. Use mpirun -n {}, or "
-        "use --layout copies, with which every rank holds the model.",
-        asked, eval::to_string(layout), eval::ranks_of(layout), ranks, eval::ranks_of(layout));
-  return layout;
-}
-
 // Returns the options for the loss on data: ranks that each hold a copy read different samples.
 eval::ModelOptions options_for_data(eval::ModelOptions options, comm::World& world) {
   if (options.world != nullptr || world.size() == 1) return options;
@@ -297,9 +272,7 @@ void declare_rest(Arguments& a, EvalCommand& c) {
   a.option(c.tokens_file, "--tokens", "FILE", "token ids for --logits, as JSON [[id, …], …]");
   a.option(c.source_file, "--source", "FILE", "encoder input for --logits; id 0 is padding");
   add_weights(a, c.weights);
-  a.option(c.layout, "--layout", "L",
-           "how ranks hold the model: auto (the run's layout if it divides the model and has this "
-           "number of ranks), run, copies, or degrees such as tensor=2,pipeline=2");
+  add_layout(a, c.layout);
   a.option(c.threads, "--threads", "N", "threads; 0: all cores");
   a.option(c.precision, "--precision", "P", "compute precision: fp32 or bf16");
   a.option(c.device, "--device", "D", "device: auto, cpu or cuda");
@@ -331,10 +304,7 @@ void evaluate(const EvalCommand& c) {
   eval::ModelOptions options = {precision_named(c.precision), threads_or_all(c.threads),
                                 gpu_named(c.device, *world)};
   checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);
-  if (const auto divided = layout_named(c.layout, reader, world->size()); divided && ranks) {
-    options.world = world.get();
-    options.layout = *divided;
-  }
+  divide_model(c.layout, reader, *world, options);
   if (!c.logits_file.empty())
     save_logits(reader, c.logits_file, c.tokens_file, c.source_file, options);
   Tree results = Tree::list();

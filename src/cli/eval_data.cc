@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "cli/checkpoint_file.h"
 #include "cli/run_file.h"
+#include "config/chat_section.h"
 #include "data/dataset_about.h"
 #include "data/dataset_builder.h"
 #include "data/source_list.h"
@@ -41,6 +42,17 @@ void take_value(const Tree& config, const char* section, const char* key, T& val
   if (const auto* whole = std::get_if<int64_t>(&found->value)) value = static_cast<T>(*whole);
   if (const auto* real = std::get_if<double>(&found->value)) value = static_cast<T>(*real);
   if (const auto* flag = std::get_if<bool>(&found->value)) value = static_cast<T>(*flag);
+}
+
+// Sets how conversations are read to what the run did. The chat template itself is a part of the
+// checkpoint.
+void read_chat_as_trained(const Tree& config, config::ChatSection& chat) {
+  const Tree* const section = config.as_members() != nullptr ? config.find("data") : nullptr;
+  if (section == nullptr || section->as_members() == nullptr) return;
+  for (const Field& f : fields_of(chat)) {
+    if (f.path == "chat_template" || f.path == "allow_other_template") continue;
+    if (const Tree* const value = section->find(f.path)) f.read(*value, {});
+  }
 }
 
 // Sets the span corruption to that of the run's validation.
@@ -84,9 +96,11 @@ void require_own_set(const std::string& set, const data::Tokenizer& tokenizer, b
 // A folder that is removed with this object.
 class TemporaryFolder {
  public:
-  TemporaryFolder()
-      : path_(temporary_name(std::filesystem::temp_directory_path() / "tessera-eval")) {
+  TemporaryFolder() {
+    const Path name = std::filesystem::temp_directory_path() / "tessera-eval";
+    path_ = temporary_name(name);
     std::filesystem::create_directory(path_);
+    remove_abandoned(name, path_);
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -155,6 +169,9 @@ data::DatasetSpec DataScorer::spec_of(const std::string& prefix) const {
 
 void DataScorer::score(const std::string& name, const data::ValidationData& data) {
   eval::Score s = eval::score(reader_, data, o_.samples, options_);
+  if (s.tokens == 0)
+    throw Error("{}: has no token to predict; expected a text or an answer of two tokens or more",
+                name);
   if (!std::isfinite(s.loss()))
     throw NumericError(
         "{}: the loss on {} is not finite, although every weight is. Evaluate with --precision "
@@ -198,6 +215,7 @@ void DataScorer::instructions(const std::string& file) {
       section != nullptr && section->as_members() != nullptr ? section->find("template") : nullptr;
   if (o_.form.empty() && form != nullptr && form->as_string() != nullptr)
     config.data.form = *form->as_string();
+  read_chat_as_trained(stored, config.chat);
   take_value(stored, "data", "intra_document_masking", config.data.intra_document_masking);
   take_value(stored, "data", "target_length", config.data.target_length);
   if (has_encoder() && config.data.target_length == 0) config.data.target_length = length_;

@@ -5,6 +5,8 @@
 // are written in the order of prompts and samples, so the output is the same for any number of
 // slots. The random numbers of a text are a function of (seed, number of the sample, position), so
 // its content does not depend on the others either.
+//
+// Ranks that hold the model together all write the same texts; rank 0 prints them.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -17,11 +19,15 @@
 #include "base/log.h"
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
+#include "cli/model_layout.h"
 #include "cli/prompts_file.h"
 #include "cli/rank.h"
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
+#include "eval/batch_decoder.h"
+#include "eval/divided_decoder.h"
 #include "eval/generate.h"
+#include "eval/likelihood.h"
 #include "eval/text_batch.h"
 #include "eval/text_rules.h"
 #include "eval/text_stream.h"
@@ -49,7 +55,7 @@ struct Settings {
   std::vector<std::string> stops;
   int64_t max_tokens = 100, min_tokens = 0, samples = 1, probabilities = -1;
   uint64_t seed = 0;
-  bool json = false;
+  bool json = false, prints = true;
 };
 
 // A text that is being written, or is complete.
@@ -122,7 +128,7 @@ eval::TextRequest request_of(Output& o, const Settings& s) {
     if (s.probabilities >= 0) o.probabilities.push(top_tree(t));
     const std::string piece = o.stream->add(t.token);
     o.text += piece;
-    if (!s.json) {
+    if (!s.json && s.prints) {
       if (!std::exchange(live, true)) print_piece(o.prompt->text);
       print_piece(piece);
     }
@@ -143,6 +149,7 @@ void finish(Output& o, const Settings& s, bool several) {
         o.ids.size() + o.tokens.size());
   const std::string rest = o.stream->finish();
   o.text += rest;
+  if (!s.prints) return;
   if (s.json) {
     fmt::print("{}\n", to_json(as_tree(o, s, several)));
   } else {
@@ -152,21 +159,20 @@ void finish(Output& o, const Settings& s, bool several) {
   std::fflush(stdout);
 }
 
-// A step reads all weights once.
-void say_speed(const eval::BatchDecoder& decoder, const eval::BatchCounts& c, size_t texts,
-               double seconds) {
-  const double read = static_cast<double>(c.steps) * static_cast<double>(decoder.weight_bytes());
-  print_to(stderr,
-           fmt::format("{} texts: {} tokens of prompts, {} new ones in {} steps and {:.2f} s: "
-                       "{:.1f} tokens/s; weights read at {}\n",
-                       texts, c.prompt_tokens, c.output_tokens, c.steps, seconds,
-                       static_cast<double>(c.output_tokens) / seconds,
-                       rate_text(read / seconds, "B/s")));
+// A step with a cache reads all weights once; `weight_bytes` is 0 without one.
+void print_speed(const eval::BatchCounts& c, size_t texts, double seconds, int64_t weight_bytes) {
+  std::string line = fmt::format(
+      "{} texts: {} tokens of prompts, {} new ones in {} steps and {:.2f} s: {:.1f} tokens/s",
+      texts, c.prompt_tokens, c.output_tokens, c.steps, seconds,
+      static_cast<double>(c.output_tokens) / seconds);
+  const double read = static_cast<double>(c.steps) * static_cast<double>(weight_bytes);
+  if (read > 0) line += "; weights read at " + rate_text(read / seconds, "B/s");
+  print_to(stderr, line + "\n");
 }
 
-// Writes all texts, in batches of as many as the decoder has slots, and prints them in order.
-void write_texts(eval::BatchDecoder& decoder, const data::Tokenizer& tokenizer, const Settings& s,
-                 std::span<const Prompt> prompts, bool several) {
+// The texts to write: `samples` of each prompt.
+std::deque<Output> outputs_of(const data::Tokenizer& tokenizer, const Settings& s,
+                              std::span<const Prompt> prompts) {
   std::deque<Output> outputs;
   for (size_t i = 0; i < prompts.size(); ++i)
     for (int64_t sample = 0; sample < s.samples; ++sample) {
@@ -176,8 +182,15 @@ void write_texts(eval::BatchDecoder& decoder, const data::Tokenizer& tokenizer, 
       o.sample = sample;
       o.ids = read_ids(s, tokenizer, prompts[i].text);
       o.stream.emplace(tokenizer, o.ids, s.stops, true);
-      eval::validate(request_of(o, s), decoder);  // before anything is printed
     }
+  return outputs;
+}
+
+// Writes all texts, in batches of as many as the decoder has slots, and prints them in order.
+void write_texts(eval::SlotDecoder& decoder, std::deque<Output>& outputs, const Settings& s,
+                 bool several, int64_t weight_bytes) {
+  // Before anything is printed.
+  for (Output& o : outputs) eval::validate(request_of(o, s), decoder);
   eval::TextBatch batch(decoder, s.rules.vocabulary);
   const auto start = std::chrono::steady_clock::now();
   size_t begun = 0, printed = 0;
@@ -189,7 +202,20 @@ void write_texts(eval::BatchDecoder& decoder, const data::Tokenizer& tokenizer, 
       finish(outputs[printed], s, several);
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (several) say_speed(decoder, batch.counts(), outputs.size(), seconds.count());
+  if (several && s.prints)
+    print_speed(batch.counts(), outputs.size(), seconds.count(), weight_bytes);
+}
+
+// The ranks compute whole rows, so these are no longer than the longest text.
+void write_divided(checkpoint::CheckpointReader& reader, const eval::ModelOptions& where,
+                   int64_t slots, std::deque<Output>& outputs, const Settings& s, bool several) {
+  const int64_t context = eval::model_of(reader).context;
+  int64_t longest = 1;
+  for (const Output& o : outputs) longest = std::max(longest, std::ssize(o.ids) + s.max_tokens);
+  eval::DividedDecoder decoder(
+      reader, where,
+      {.slots = slots, .context = eval::row_length(std::min(longest, context), context)});
+  write_texts(decoder, outputs, s, several, 0);
 }
 
 // A model with an encoder reads the prompt with it, and its decoder begins with padding.
@@ -230,59 +256,92 @@ void check_numbers(const Settings& s, int64_t batch) {
   if (batch < 1 || batch > 1024) throw UsageError("--batch is {}, expected 1 to 1024.", batch);
 }
 
-}  // namespace
-
-int verb_generate(Args args) {
-  std::string checkpoint, prompt, file, weights = "trained";
+// The arguments of the command.
+struct GenerateCommand {
+  std::string checkpoint, prompt, file, weights = "trained", layout = "auto";
   int64_t seed = 0, batch = 8;
   bool ignore_end = false;
-  Settings s;
-  Arguments a("generate", "Continue or answer texts with the model of a checkpoint.",
-              "tessera generate runs/pythia-70m --prompt 'The city' --temperature 0.8");
-  a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
-  a.option(prompt, "--prompt", "TEXT", "the text to continue; '-' reads standard input");
-  a.option(file, "--prompts", "FILE",
+  Settings settings;
+};
+
+void declare(Arguments& a, GenerateCommand& c) {
+  Settings& s = c.settings;
+  a.required(c.checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  a.option(c.prompt, "--prompt", "TEXT", "the text to continue; '-' reads standard input");
+  a.option(c.file, "--prompts", "FILE",
            "a prompt per line: text, or JSON objects with \"prompt\"; prints JSON Lines");
   a.option(s.max_tokens, "--max-tokens", "N", "maximum number of new tokens");
   a.option(s.min_tokens, "--min-tokens", "N", "new tokens before which no end token is chosen");
   a.option(s.samples, "--samples", "N", "texts per prompt; more than one prints JSON Lines");
-  SamplingArguments sampling(a);
-  a.option(seed, "--seed", "N", "random seed");
+  a.option(c.seed, "--seed", "N", "random seed");
   a.option(s.stops, "--stop", "TEXT", "end the output before this text; may be repeated");
   a.option(s.probabilities, "--log-probabilities", "N",
            "print the log-probability of each token and of the N most probable ones");
-  a.option(batch, "--batch", "N", "texts that are written at once");
-  add_weights(a, weights);
-  DeviceArguments device(a);
-  a.flag(ignore_end, "--ignore-end", "do not stop at the end-of-text token");
+  a.option(c.batch, "--batch", "N", "texts that are written at once");
+  add_weights(a, c.weights);
+  add_layout(a, c.layout);
+  a.flag(c.ignore_end, "--ignore-end", "do not stop at the end-of-text token");
   a.json(s.json);
+}
+
+// The prompts, on all ranks. Standard input is that of rank 0.
+std::vector<Prompt> prompts_of(GenerateCommand& c, comm::World& world) {
+  if (!c.file.empty()) return read_prompts(c.file);
+  if (c.prompt == "-") {
+    if (world.rank() == 0) c.prompt = read_standard_input();
+    world.broadcast(c.prompt, 0);
+  }
+  return {{c.prompt, {}}};
+}
+
+void generate(GenerateCommand& c, comm::World& world, eval::ModelOptions where) {
+  Settings& s = c.settings;
+  const std::vector<Prompt> prompts = prompts_of(c, world);
+  checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);
+  divide_model(c.layout, reader, world, where);
+  if (world.size() > 1 && where.world == nullptr)
+    throw UsageError(
+        "generate: {} ranks were started, and each would hold the whole model. Start it without "
+        "mpirun, or divide the model, such as --layout tensor={}.",
+        world.size(), world.size());
+  const auto tokenizer = tokenizer_of(reader);
+  s.seed = static_cast<uint64_t>(c.seed);
+  s.rules = eval::text_rules(reader, *tokenizer);
+  if (c.ignore_end) s.rules.stops.clear();
+  const int64_t texts = std::ssize(prompts) * s.samples, slots = std::min(c.batch, texts);
+  const bool several = !c.file.empty() || texts > 1;
+  s.json = s.json || several || s.probabilities >= 0;
+  s.prints = world.rank() == 0;
+  if (s.rules.has_encoder) {
+    if (several || world.size() > 1)
+      throw UsageError(
+          "generate: an encoder–decoder model answers one --prompt with one text at a time, on one "
+          "rank.");
+    return answer(reader, *tokenizer, s, prompts[0], where);
+  }
+  std::deque<Output> outputs = outputs_of(*tokenizer, s, prompts);
+  if (where.world != nullptr) return write_divided(reader, where, slots, outputs, s, several);
+  eval::BatchDecoder decoder(reader, where, {.slots = slots});
+  write_texts(decoder, outputs, s, several, decoder.weight_bytes());
+}
+
+}  // namespace
+
+int verb_generate(Args args) {
+  GenerateCommand c;
+  Arguments a("generate", "Continue or answer texts with the model of a checkpoint.",
+              "tessera generate runs/pythia-70m --prompt 'The city' --temperature 0.8");
+  declare(a, c);
+  SamplingArguments sampling(a);
+  DeviceArguments device(a);
   if (!a.parse(args)) return 0;
-  require_one_rank("generate");
   if (a.given("--prompt") == a.given("--prompts"))
     throw UsageError("generate: expected either --prompt TEXT or --prompts FILE.");
-  check_numbers(s, batch);
-  if (prompt == "-") prompt = read_standard_input();
-  const std::vector<Prompt> prompts =
-      file.empty() ? std::vector<Prompt>{{prompt, {}}} : read_prompts(file);
-  checkpoint::CheckpointReader reader = open_checkpoint(checkpoint, weights);
-  const auto tokenizer = tokenizer_of(reader);
-  s.seed = static_cast<uint64_t>(seed);
-  s.rules = eval::text_rules(reader, *tokenizer);
-  if (ignore_end) s.rules.stops.clear();
-  s.sampling = sampling.options();
-  const int64_t texts = std::ssize(prompts) * s.samples;
-  const bool several = !file.empty() || texts > 1;
-  s.json = s.json || several || s.probabilities >= 0;
-  const eval::ModelOptions where = device.options();
-  if (s.rules.has_encoder) {
-    if (several)
-      throw UsageError(
-          "generate: an encoder–decoder model answers one --prompt with one text at a time.");
-    answer(reader, *tokenizer, s, prompts[0], where);
-    return 0;
-  }
-  eval::BatchDecoder decoder(reader, where, {.slots = std::min(batch, texts)});
-  write_texts(decoder, *tokenizer, s, prompts, several);
+  check_numbers(c.settings, c.batch);
+  c.settings.sampling = sampling.options();
+  const std::unique_ptr<comm::World> world =
+      read_rank_info().ranks > 1 ? comm::mpi_world() : comm::self_world();
+  generate(c, *world, device.options(*world));
   return 0;
 }
 

@@ -59,7 +59,7 @@ void require_one_rank(const char* verb) {
   if (ranks > 1)
     throw UsageError(
         "{}: {} ranks were started, expected one, which holds the whole model. Start it without "
-        "mpirun. `tessera eval` evaluates a model on the layout of its run.",
+        "mpirun. `tessera generate` and `tessera eval` run on the layout of the run.",
         verb, ranks);
 }
 

@@ -56,14 +56,14 @@ DeviceArguments::DeviceArguments(Arguments& a) {
   a.option(precision_, "--precision", "P", "compute precision: fp32 or bf16");
 }
 
-eval::ModelOptions DeviceArguments::options() const {
+eval::ModelOptions DeviceArguments::options(const comm::World& world) const {
   eval::ModelOptions o;
   if (precision_ == "bf16")
     o.precision = compile::Precision::kBf16;
   else if (precision_ != "fp32")
     throw UsageError("--precision is '{}', expected fp32 or bf16.", precision_);
   o.threads = threads_or_all(threads_);
-  o.gpu = gpu_named(device_, *comm::self_world());
+  o.gpu = gpu_named(device_, world);
   return o;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "comm/world.h"
 #include "eval/batch_decoder.h"
 #include "eval/sampling.h"
 
@@ -29,8 +30,9 @@ class SamplingArguments {
 class DeviceArguments {
  public:
   explicit DeviceArguments(Arguments& a);
-  // Returns the options after parse(). Throws UsageError for unknown values.
-  eval::ModelOptions options() const;
+  // Returns the options after parse(), with a GPU for this rank of `world` if there is one. Throws
+  // UsageError for unknown values.
+  eval::ModelOptions options(const comm::World& world) const;
 
  private:
   std::string device_ = "auto", precision_ = "fp32";

@@ -145,7 +145,7 @@ int verb_serve(Args args) {
   service_options.seed = random_seed();
   raise_descriptor_limit(o.connections);
   serve::HttpServer server(o.server);  // before the model is loaded: a port in use is found at once
-  eval::BatchDecoder decoder(reader, device.options(), o.slots);
+  eval::BatchDecoder decoder(reader, device.options(*comm::self_world()), o.slots);
   serve::Engine engine(decoder, *tokenizer, rules.vocabulary, o.engine);
   serve::Service service(engine, decoder, *tokenizer, rules, *chat, service_options);
   const train::StopSignals signals;

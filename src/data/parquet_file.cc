@@ -133,8 +133,9 @@ class ParquetFile::RowReader {
   // A LIST has a repeated group with one member, the element; old files have the element itself.
   Tree elements(const ParquetNode& repeated) {
     Tree out = node(repeated);
-    const bool wraps = repeated.children.size() == 1 && repeated.name != "array" &&
-                       !repeated.name.ends_with("_tuple");
+    const bool wraps = repeated.children.size() == 1 && !repeated.is_list &&
+                       repeated.children[0].repetition != Repetition::kRepeated &&
+                       repeated.name != "array" && !repeated.name.ends_with("_tuple");
     if (!wraps) return out;
     for (Tree& element : std::get<Tree::List>(out.value)) {
       Tree inner = std::move(std::get<Tree::Members>(element.value).at(0).second);

@@ -18,21 +18,36 @@ using Field = ThriftReader::Field;
 constexpr int kDeepest = 32;
 constexpr int64_t kLargestPage = int64_t{1} << 30;
 
+// ConvertedType and LogicalType of what is read.
+constexpr int64_t kUtf8 = 0, kMap = 1, kMapKeyValue = 2, kList = 3, kEnum = 4, kUint8 = 11,
+                  kUint64 = 14, kInt64 = 18, kJson = 19;
+constexpr int64_t kLogicalString = 1, kLogicalMap = 2, kLogicalList = 3, kLogicalEnum = 4,
+                  kLogicalInteger = 10, kLogicalJson = 12;
+
+// The largest number of elements in a schema.
+constexpr int64_t kMostElements = 1 << 16;
+
 // An element of the flat list from which the tree of the schema is made.
 struct Element {
   std::optional<int64_t> type, converted;
   int64_t repetition = 0, children = 0, logical = 0;
+  bool is_unsigned = false;  // from the logical type
   std::string name;
 };
 
-// Returns the identifier of the member of a union that is set.
-int64_t member_of_union(ThriftReader& in) {
-  int64_t member = 0;
-  in.read_struct([&](const Field& f) {
-    member = f.id;
-    return false;
+// Reads a LogicalType, a union: the identifier of the member that is set, and of an integer whether
+// it has a sign.
+void read_logical_type(ThriftReader& in, Element& e) {
+  in.read_struct([&](const Field& member) {
+    e.logical = member.id;
+    if (member.id != kLogicalInteger) return false;
+    in.read_struct([&](const Field& f) {
+      if (f.id != 2) return false;
+      e.is_unsigned = !in.read_bool(f);
+      return true;
+    });
+    return true;
   });
-  return member;
 }
 
 Element read_element(ThriftReader& in) {
@@ -55,7 +70,7 @@ Element read_element(ThriftReader& in) {
         e.converted = in.read_integer(f);
         return true;
       case 10:
-        e.logical = member_of_union(in);
+        read_logical_type(in, e);
         return true;
       default:
         return false;
@@ -63,12 +78,6 @@ Element read_element(ThriftReader& in) {
   });
   return e;
 }
-
-// ConvertedType and LogicalType of what is read.
-constexpr int64_t kUtf8 = 0, kMap = 1, kMapKeyValue = 2, kList = 3, kEnum = 4, kUint8 = 11,
-                  kUint64 = 14, kInt64 = 18, kJson = 19;
-constexpr int64_t kLogicalString = 1, kLogicalMap = 2, kLogicalList = 3, kLogicalEnum = 4,
-                  kLogicalInteger = 10, kLogicalJson = 12;
 
 ColumnKind kind_of(const Element& e) {
   const int64_t c = e.converted.value_or(-1);
@@ -122,7 +131,8 @@ class SchemaBuilder {
       if (e.children != 0) throw Error("column '{}' has children", e.name);
       n.type = static_cast<ParquetType>(*e.type);
       n.kind = kind_of(e);
-      n.is_unsigned = e.converted >= kUint8 && e.converted <= kUint64;
+      const int64_t converted = e.converted.value_or(-1);
+      n.is_unsigned = e.is_unsigned || (converted >= kUint8 && converted <= kUint64);
       ++columns_;
       return n;
     }
@@ -200,6 +210,8 @@ RowGroup read_group(ThriftReader& in, int64_t data_end) {
     return true;
   });
   if (g.rows < 0) throw Error("a row group has {} rows", g.rows);
+  // Without this, a footer of zero bytes is a list of empty groups, each of which takes memory.
+  if (g.columns.empty()) throw Error("a row group has no columns");
   return g;
 }
 
@@ -228,6 +240,8 @@ void read_metadata(std::string_view footer, int64_t data_end, ParquetMetadata& o
     switch (f.id) {
       case 2: {
         const int64_t count = in.read_list().size;
+        if (count > kMostElements)
+          throw Error("the schema has {} elements, expected at most {}", count, kMostElements);
         for (int64_t i = 0; i < count; ++i) elements.push_back(read_element(in));
         return true;
       }

@@ -325,7 +325,9 @@ std::unique_ptr<PageValues> page_values(const ParquetNode& column, ParquetEncodi
 
 std::vector<ParquetValue> read_dictionary(const ParquetNode& column, std::string_view bytes,
                                           int64_t count) {
-  if (count > std::ssize(bytes) * 8)
+  if (column.type == ParquetType::kBoolean)
+    throw Error("column '{}' of booleans has a dictionary", column.name);
+  if (count > std::ssize(bytes) / 4)  // the smallest value has four bytes
     throw Error("a dictionary of {} bytes has {} values", bytes.size(), count);
   PlainValues values(column.type, bytes);
   std::vector<ParquetValue> out;

@@ -339,7 +339,10 @@ ValidationData::ValidationData(DatasetSpec spec)
 ValidationData::ValidationData(const InstructionSpec& spec, const Tokenizer& tokenizer)
     : row_tokens_(spec.target_length > 0 ? spec.target_length : spec.sequence_length),
       row_source_(spec.target_length > 0 ? spec.sequence_length : 0),
-      instructions_(std::make_unique<InstructionData>(spec, tokenizer)) {}
+      instructions_(std::make_unique<InstructionData>(spec, tokenizer)) {
+  // The rows of an encoder have one example each.
+  spec_.intra_document_masking = spec.intra_document_masking && spec.target_length == 0;
+}
 
 int64_t ValidationData::samples() const {
   if (instructions_) return instructions_->rows();

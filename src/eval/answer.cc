@@ -177,7 +177,6 @@ void write_batch(LogitsModel& model, int64_t length, int64_t source_length, cons
 
 std::vector<std::vector<int32_t>> write_divided(checkpoint::CheckpointReader& checkpoint,
                                                 const Writing& w, const ModelOptions& options) {
-  constexpr int64_t kTogether = 4;
   const std::vector<size_t> order = w.order();
   std::vector<std::vector<int32_t>> out(w.read.size());
   for (size_t first = 0, end = 0; first < order.size(); first = end) {
@@ -186,7 +185,7 @@ std::vector<std::vector<int32_t>> write_divided(checkpoint::CheckpointReader& ch
     for (; end < order.size() && w.source_length(order[end]) == source; ++end)
       longest = std::max(longest, std::ssize(w.prompt(order[end])));
     const int64_t length = row_length(longest + w.spec.max_tokens, w.context);
-    LogitsModel model(checkpoint, kTogether, length, options, source);
+    LogitsModel model(checkpoint, rows_at_once(std::max(length, source)), length, options, source);
     for (size_t at = first; at < end; at += model.rows()) {
       const size_t count = std::min<size_t>(model.rows(), end - at);
       write_batch(model, length, source, w, std::span(order).subspan(at, count), *options.world,

@@ -1,6 +1,5 @@
-// Reads tokens of several texts at once and returns the logits of the next token of each. The keys
-// and values of all texts share one cache of a fixed number of slots in planned memory; a text has
-// one slot, and texts begin and end independently of each other.
+// Reads tokens of several texts with a model that one rank holds. The keys and values of all texts
+// share one cache of a fixed number of slots in planned memory.
 //
 // On a CPU, the logits of a text have the same bits whichever texts are read with it, in whatever
 // pieces it is read: every kernel sums a row in one order (kernels/cpu/tiled_product.h).
@@ -12,47 +11,25 @@
 #include <vector>
 
 #include "eval/language_model.h"
+#include "eval/slot_decoder.h"
 
 namespace tessera::eval {
 
-struct SlotOptions {
-  int64_t slots = 8;    // texts at once
-  int64_t context = 0;  // positions per slot; 0: the model's context
-};
-
-// A token of the text in a slot.
-struct SlotToken {
-  int64_t slot = 0;
-  int32_t token = 0;
-};
-
-class BatchDecoder {
+class BatchDecoder final : public SlotDecoder {
  public:
   // Throws Error if the model has an encoder, or if the options are out of range.
   BatchDecoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& model,
                const SlotOptions& options);
 
-  int64_t slots() const { return std::ssize(positions_); }
-  int64_t context() const { return model_.context; }
-  int64_t vocabulary() const { return model_.padded_vocabulary(); }  // V
-  // Returns the number of tokens that the slot's text has.
-  int64_t position(int64_t slot) const { return positions_[static_cast<size_t>(slot)]; }
-  // Keeps only the first `tokens` tokens of a slot's text. REQUIRES: it has at least that number.
-  void rewind(int64_t slot, int64_t tokens);
-
-  // One step can read texts whose slots are in the same group. Slots are grouped by number.
-  int64_t group_of(int64_t slot) const;
-  // Appends one token to each text, in ascending order of the slots, which are of one group and
-  // not full. Throws Error for ids outside the vocabulary.
-  void step(std::span<const SlotToken> rows);
-  // Returns the logits [V] of the next token in a slot that the last step() read, valid until the
-  // next call of step() or read().
-  std::span<const float> logits(int64_t slot) const;
-
-  // Appends the first tokens of `tokens` to a slot's text: as many as one program reads. Returns
-  // the logits [n, V] after each of them, valid until the next call; n is the number of tokens
-  // read. REQUIRES: tokens is not empty and fits in the slot.
-  std::span<const float> read(int64_t slot, std::span<const int32_t> tokens);
+  int64_t slots() const override { return std::ssize(positions_); }
+  int64_t context() const override { return model_.context; }
+  int64_t vocabulary() const override { return model_.padded_vocabulary(); }
+  int64_t position(int64_t slot) const override { return positions_[static_cast<size_t>(slot)]; }
+  void rewind(int64_t slot, int64_t tokens) override;
+  int64_t group_of(int64_t slot) const override;
+  void step(std::span<const SlotToken> rows) override;
+  std::span<const float> logits(int64_t slot) const override;
+  std::span<const float> read(int64_t slot, std::span<const int32_t> tokens) override;
 
   // Returns the bytes of the arena that weights, cache and activations share.
   int64_t memory_bytes() const { return machine_->planned_bytes(); }

@@ -24,6 +24,20 @@ constexpr const char* kForm =
     "expected data, tensor, pipeline, context, expert or zero with a number, as in "
     "tensor=2,pipeline=2";
 
+// Throws Error for degrees that no mesh of ranks has.
+void check_degrees(const compile::Layout& layout) {
+  constexpr int64_t kMostRanks = int64_t{1} << 20;
+  for (const Degree& d : kDegrees) {
+    const bool may_be_0 =
+        d.value == &compile::Layout::zero || d.value == &compile::Layout::zero_group;
+    const int64_t n = layout.*d.value, least = may_be_0 ? 0 : 1;
+    if (n < least || n > kMostRanks)
+      throw Error("{}={}: expected {} to {}", d.name, n, least, kMostRanks);
+  }
+  if (layout.data % layout.expert != 0)
+    throw Error("expert={}: does not divide data={}", layout.expert, layout.data);
+}
+
 }  // namespace
 
 compile::Layout run_layout(const checkpoint::CheckpointReader& checkpoint) {
@@ -34,6 +48,7 @@ compile::Layout run_layout(const checkpoint::CheckpointReader& checkpoint) {
   for (const Degree& d : kDegrees)
     if (const Tree* value = stored->find(d.name))
       if (const auto* n = std::get_if<int64_t>(&value->value)) layout.*d.value = *n;
+  check_degrees(layout);
   return layout;
 }
 
@@ -51,7 +66,7 @@ compile::Layout evaluation_layout(const compile::Layout& run) {
   return layout;
 }
 
-int64_t ranks_of(const compile::Layout& l) { return l.data * l.tensor * l.pipeline * l.context; }
+int64_t ranks_of(const compile::Layout& l) { return compile::mesh_of(l, 1).ranks(); }
 
 bool divides_model(const compile::Layout& l) {
   return l.tensor > 1 || l.pipeline > 1 || l.expert > 1 || (l.zero == 3 && l.data * l.context > 1);
@@ -86,10 +101,9 @@ compile::Layout parse_layout(const std::string& text) {
     layout.*(degree->value) = n;
     at = end + 1;
   }
-  for (const Degree& d : kDegrees)
-    if (d.value != &compile::Layout::zero && d.value != &compile::Layout::zero_group &&
-        layout.*d.value < 1)
-      throw Error("{}={}: expected at least 1", d.name, layout.*d.value);
+  check_degrees(layout);
+  if (layout.zero != 0 && layout.zero != 3)
+    throw Error("zero={}: expected 0 or 3, since an evaluation has no optimizer", layout.zero);
   return layout;
 }
 

@@ -75,6 +75,11 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
   return total;
 }
 
+int64_t rows_at_once(int64_t tokens) {
+  constexpr int64_t kTokensAtOnce = 512;
+  return std::max<int64_t>(1, kTokensAtOnce / tokens);
+}
+
 int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length) {
   const auto kernels = kernels_of(options);

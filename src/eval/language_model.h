@@ -40,6 +40,10 @@ model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint);
 Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
             int64_t samples, const ModelOptions& options);
 
+// Returns the number of rows of that many tokens whose logits are computed at once: at most 512
+// tokens, which bounds their memory, and at least one row.
+int64_t rows_at_once(int64_t tokens);
+
 // Returns the bytes of memory that a LogitsModel of these sizes needs on this rank.
 int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length = 0);
@@ -66,8 +70,7 @@ class LogitsModel {
   // The number B of sequences of all data-parallel ranks together.
   int64_t rows() const;
   // Computes the logits of tokens [B, T] and encoder input [B, S], in which id 0 is padding.
-  // Collective; all ranks give the
-  // same tokens. Throws Error for ids outside the vocabulary.
+  // Collective: all ranks give the same tokens. Throws Error for ids outside the vocabulary.
   void run(std::span<const int32_t> tokens, std::span<const int32_t> source = {});
   // Returns this rank's part of the result, valid until the next run.
   LogitsPart part() const;

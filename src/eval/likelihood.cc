@@ -14,7 +14,6 @@ namespace tessera::eval {
 namespace {
 
 constexpr int64_t kShortestAnswer = 8;  // for the decoder of an encoder-decoder model
-constexpr int64_t kTokensAtOnce = 512;  // bounds the memory of logits: × vocabulary × 4 bytes
 
 // The model's input for one continuation.
 struct Row {
@@ -52,9 +51,7 @@ Row row_beside_encoder(const Continuation& c, int64_t context) {
 struct RowShape {
   int64_t tokens, source;
   auto operator<=>(const RowShape&) const = default;
-  int64_t together() const {
-    return std::max<int64_t>(1, kTokensAtOnce / std::max(tokens, source));
-  }
+  int64_t together() const { return rows_at_once(std::max(tokens, source)); }
 };
 
 RowShape shape_of(const Row& row, int64_t context) {

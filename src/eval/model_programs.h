@@ -1,5 +1,5 @@
-// Compiles programs of a checkpoint's model and loads its weights: what LogitsModel, Decoder and
-// BatchDecoder have in common. Internal to the module.
+// Compiles programs of a checkpoint's model and loads its weights: what LogitsModel and the
+// decoders have in common. Internal to the module.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "compile/request.h"
 #include "eval/language_model.h"
+#include "eval/slot_decoder.h"
 #include "runtime/engine.h"
 
 namespace tessera::eval {
@@ -50,5 +51,9 @@ void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model)
 // Returns the model with the context that a cache can hold: longrope's frequencies change with the
 // length, which a cache cannot follow, since its keys are turned.
 model::ModelConfig within_first_context(model::ModelConfig model);
+
+// Returns the model with the context of the slots. Throws Error if it has an encoder, or if the
+// options are out of range.
+model::ModelConfig model_in_slots(model::ModelConfig model, const SlotOptions& options);
 
 }  // namespace tessera::eval

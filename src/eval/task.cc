@@ -264,6 +264,8 @@ std::vector<Task> read_tasks(const TaskChoice& choice) {
       TaskSpec of_shots = t.spec;
       of_shots.data = t.spec.shot_data;
       of_shots.aliases.clear();
+      // The command that downloads the dataset gets the questions of the test, not these.
+      of_shots.dataset.clear();
       shots = find_examples(of_shots, Path(file).parent_path() / t.spec.shot_data, choice.folder);
     }
     t.examples = read_examples(t.spec, data, shots);

@@ -94,7 +94,8 @@ std::vector<KnownTask> known_tasks() {
 
 FoundTask find_task(const std::string& name_or_file) {
   std::error_code error;
-  if (fs::exists(name_or_file, error) || error)
+  if (const fs::file_status file = fs::status(name_or_file, error);
+      fs::exists(file) && !fs::is_directory(file))
     return {Path(name_or_file).stem().string(), name_or_file, read_file(name_or_file), ""};
   if (const ShippedConfig* c = shipped_config("tasks", name_or_file)) return shipped(*c);
   for (const KnownTask& t : known_tasks()) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "data/tokenizer.h"
+#include "eval/batch_decoder.h"
 #include "eval/text_batch.h"
 
 namespace tessera::serve {

@@ -286,7 +286,7 @@ void StepLoop::validate(int64_t step) {
   }
 }
 
-// Evaluates tasks on a checkpoint of this step. Each rank reads all of it.
+// Evaluates tasks on a checkpoint of this step, on the run's layout.
 void StepLoop::evaluate(int64_t step) {
   save_checkpoint(step);
   parts_.saves->finish();

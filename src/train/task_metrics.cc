@@ -29,8 +29,8 @@ std::string text_of(const TaskMetrics& m) {
 void require_task_memory(int64_t bytes, int64_t need, int64_t limit) {
   if (need + bytes <= limit) return;
   throw Error(
-      "evaluation.tasks: each rank reads the whole model, which needs {:.2f} GiB in addition to "
-      "the run's {:.2f}; this process may use {:.2f}. Remove the tasks from the run file and run "
+      "evaluation.tasks: an evaluation needs {:.2f} GiB on this rank in addition to the run's "
+      "{:.2f}; this process may use {:.2f}. Remove the tasks from the run file and run "
       "`tessera eval` on the checkpoints.",
       gib(bytes), gib(need), gib(limit));
 }

@@ -140,6 +140,35 @@ TEST_F(ChatProgram, AnotherTemplateIsRejectedWithBothValues) {
   EXPECT_TRUE(contains(get("hf2/chat_template.jinja"), "<|im_start|>{{ m.content }}"));
 }
 
+double number_after(const std::string& text, const std::string& name) {
+  const size_t at = text.rfind(name);
+  EXPECT_NE(at, std::string::npos) << name << "\n" << text;
+  return at == std::string::npos ? 0 : std::stod(text.substr(at + name.size()));
+}
+
+TEST_F(ChatProgram, EvalReadsConversationsAsTheRunDid) {
+  std::string lines = get("chat.jsonl");
+  for (size_t at; (at = lines.find("\"assistant\"")) != std::string::npos;)
+    lines.replace(at, 11, "\"bot\"");
+  put("chat.jsonl", lines);
+  good(
+      "train chat.yaml data.validation=[chat.jsonl] 'data.roles={assistant: [bot]}' "
+      "data.learn=everything");
+  const double logged = number_after(get("chat/metrics.jsonl"), "\"validation_loss\":");
+  const std::string found = good("eval chat --instructions chat.jsonl --json");
+  EXPECT_NEAR(number_after(found, "\"loss\":"), logged, 1e-5) << found;
+}
+
+TEST_F(ChatProgram, EvalOfATextIsEvalOfItsDataset) {
+  put("text.txt", "one two six\ntwo six one\n");
+  good("train chat.yaml");
+  good("data build --tokenizer chat.json --out set text.txt");
+  const std::string of_set = good("eval chat set --json"),
+                    of_text = good("eval chat --text text.txt --json");
+  EXPECT_EQ(number_after(of_text, "\"tokens\":"), number_after(of_set, "\"tokens\":"));
+  EXPECT_NEAR(number_after(of_text, "\"loss\":"), number_after(of_set, "\"loss\":"), 1e-9);
+}
+
 TEST_F(ChatProgram, ExplainMarksWhatIsLearned) {
   const std::string shown = good("data explain chat.yaml --ids");
   EXPECT_TRUE(contains(shown, "<|im_start|>assistant\n[seis<|im_end|>]\n")) << shown;

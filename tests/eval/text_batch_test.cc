@@ -5,6 +5,8 @@
 #include <deque>
 
 #include "base/error.h"
+#include "eval/batch_decoder.h"
+#include "eval/divided_decoder.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/eval/fresh_model.h"
 
@@ -129,6 +131,37 @@ TEST_P(Batches, ChunksHaveTheBitsOfSingleTokens) {
     const std::span<const float> logits = decoder.logits(1);
     for (size_t v = 0; v < width; ++v) ASSERT_EQ(logits[v], chunks[t * width + v]) << t << " " << v;
   }
+}
+
+// Without a cache, and read in other pieces.
+TEST_P(Batches, DividedLogitsEqualThoseOfTheCache) {
+  checkpoint::TemporaryFolder folder;
+  checkpoint::CheckpointReader reader(fresh_model(folder.path(), train::tiny(GetParam())));
+  const auto world = comm::self_world();
+  DividedDecoder divided(reader, {.world = world.get()}, {.slots = 2, .context = 20});
+  BatchDecoder cached(reader, {}, {.slots = 2});
+  EXPECT_EQ(divided.context(), 20);
+  EXPECT_EQ(divided.slots(), 2);
+  const std::vector<int32_t> text = ids(2, 20), other = ids(5, 20);
+  const auto width = static_cast<size_t>(cached.vocabulary());
+  const auto compare = [&](std::span<const float> a, std::span<const float> b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t v = 0; v < a.size(); ++v) ASSERT_NEAR(a[v], b[v], 2e-5) << v;
+  };
+  for (SlotDecoder* d : {static_cast<SlotDecoder*>(&divided), static_cast<SlotDecoder*>(&cached)})
+    for (std::span<const int32_t> rest = std::span(text).first(9); !rest.empty();)
+      rest = rest.subspan(d->read(1, rest).size() / width);
+  for (size_t t = 9; t < text.size(); ++t) {
+    for (SlotDecoder* d : {static_cast<SlotDecoder*>(&divided), static_cast<SlotDecoder*>(&cached)})
+      d->step(std::array{SlotToken{0, other[t]}, SlotToken{1, text[t]}});
+    compare(divided.logits(0), cached.logits(0));
+    compare(divided.logits(1), cached.logits(1));
+  }
+  // A slot gets another text with the same beginning.
+  divided.rewind(1, 4);
+  cached.rewind(1, 4);
+  const std::span<const int32_t> next = std::span(other).first(3);
+  compare(divided.read(1, next).last(width), cached.read(1, next).last(width));
 }
 
 class OneModel : public testing::Test {

@@ -75,25 +75,38 @@ def compile_command(entry, out):
     return words + ["-O0"]
 
 
+def commands_of(tree, made, unity):
+    """[(source, object, entry)] of the copy's build, as paths in the tree and in the build folder."""
+    run(["cmake", "-S", str(tree), "-B", str(made), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+         "-DTESSERA_TESTS=OFF", f"-DTESSERA_UNITY={unity}", "-DTESSERA_CUDA=OFF"], tree)
+    out = []
+    for entry in json.loads((made / "compile_commands.json").read_text()):
+        words = shlex.split(entry["command"])
+        out.append((os.path.relpath(entry["file"], tree), words[words.index("-o") + 1], entry))
+    return out
+
+
 def compile_all(tree, made, test):
-    """Returns the objects, by the source's path in the tree."""
-    entries = {os.path.relpath(e["file"], tree): e
-               for e in json.loads((made / "compile_commands.json").read_text())}
-    wanted = [p for p in entries if p.split("/")[1] in ROOMS] + list(OTHERS)
+    """Returns the objects. The modules are compiled in groups of sources, the rest one by one."""
+    single = {source: entry for source, _, entry in commands_of(tree, made / "single", "OFF")}
     for path in OTHERS + ("src/ir/ops/softsign.cc", "src/runtime/ops/softsign.cc"):
-        if path not in entries:
+        if path not in single:
             # Without CUDA the build has absent.cc; a new source is found by its folder.
             sys.exit(f"the build does not compile {path}")
-    jobs, objects = [], {}
-    for path in wanted:
-        objects[path] = made / "objects" / (path.replace("/", "_") + ".o")
-        jobs.append((compile_command(entries[path], objects[path]), entries[path]["directory"]))
-    like = entries["src/runtime/binding.cc"]
-    objects[test] = made / "objects" / "test.o"
-    command = compile_command(like, objects[test])
+    wanted = [(path, single[path]) for path in OTHERS]
+    wanted += [(made_object, entry) for _, made_object, entry in commands_of(tree, made / "groups", "ON")
+               if made_object.split("/")[1] in ROOMS]
+    folder = made / "objects"
+    folder.mkdir()
+    objects, jobs = [], []
+    for name, entry in wanted:
+        objects.append(folder / (name.replace("/", "_") + ".o"))
+        jobs.append((compile_command(entry, objects[-1]), entry["directory"]))
+    like = single["src/runtime/binding.cc"]
+    objects.append(folder / "test.o")
+    command = compile_command(like, objects[-1])
     command[command.index("-c") + 1] = str(tree / test)
     jobs.insert(0, (command + [f"-I{tree}"], like["directory"]))  # first, since it is the likeliest to fail
-    (made / "objects").mkdir(exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: run(*job), jobs))
     return objects
@@ -107,7 +120,7 @@ def link_command(build, objects, program):
     keep = [w for w in words if not w.endswith(".o") and pathlib.Path(w).name not in archives]
     keep[keep.index("-o") + 1] = str(program)
     # Before all archives, so that none of these has another copy linked.
-    return keep[:1] + [str(o) for o in objects.values()] + ["-lstdc++"] + keep[1:]
+    return keep[:1] + [str(o) for o in objects] + ["-lstdc++"] + keep[1:]
 
 
 def main():
@@ -123,8 +136,7 @@ def main():
     shutil.copytree(source / "tests/compile", tree / "tests/compile",
                     ignore=shutil.ignore_patterns("golden", "*.cc"))
     shutil.rmtree(made, ignore_errors=True)
-    run(["cmake", "-S", str(tree), "-B", str(made), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-         "-DTESSERA_TESTS=OFF", "-DTESSERA_UNITY=OFF", "-DTESSERA_CUDA=OFF"], out)
+    made.mkdir()
     objects = compile_all(tree, made, "tests/ops/softsign.cc")
     program = out / "trains_softsign"
     run(link_command(build, objects, program), build)

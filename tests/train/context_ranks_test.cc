@@ -5,6 +5,7 @@
 #include "config/run_request.h"
 #include "model/presets.h"
 #include "tests/comm/ranks.h"
+#include "tests/train/tiny_run.h"
 #include "train/trainer.h"
 
 namespace tessera::testing {
@@ -35,21 +36,12 @@ config::RunConfig config_of(model::Family family, compile::Layout layout) {
   return c;
 }
 
-data::BatchSource batches(const config::RunConfig& c, int64_t rank) {
-  return data::BatchSource(
-      config::batch_shape(c, rank), [](int64_t sample, std::span<int32_t> out) {
-        for (size_t t = 0; t < out.size(); ++t)
-          out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7) % 96);
-        return static_cast<int64_t>(out.size());
-      });
-}
-
 // The losses and gradient norms of three steps.
 std::vector<double> figures_of(const config::RunConfig& c) {
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, ranks(), {});
   trainer.initialise();
-  data::BatchSource source = batches(c, trainer.data_rank());
+  data::BatchSource source = train::batches(c, trainer.data_rank());
   std::vector<double> figures;
   for (int64_t step = 1; step <= 3; ++step) {
     const train::StepResult r = trainer.step(step, 1e-3, source);

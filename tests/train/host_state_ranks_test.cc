@@ -6,6 +6,7 @@
 
 #include "model/presets.h"
 #include "tests/comm/ranks.h"
+#include "tests/train/tiny_run.h"
 #include "train/run_programs.h"
 #include "train/trainer.h"
 
@@ -34,20 +35,6 @@ config::RunConfig config_of(compile::Precision precision, OptimizerKind kind) {
   return c;
 }
 
-data::BatchSource batches(const config::RunConfig& c, int64_t rank) {
-  data::BatchShape shape;
-  shape.global = c.batch.global;
-  shape.micro = c.batch.micro;
-  shape.sequence_length = kTokens;
-  shape.rank = rank;
-  shape.ranks = c.layout.data;
-  return data::BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
-    for (size_t t = 0; t < out.size(); ++t)
-      out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7) % 96);
-    return static_cast<int64_t>(out.size());
-  });
-}
-
 struct Trained {
   std::vector<double> losses;
   std::vector<std::pair<std::string, std::vector<std::byte>>> state;
@@ -61,7 +48,7 @@ std::unique_ptr<train::Trainer> trainer_of(const config::RunConfig& c) {
 }
 
 void add_steps(train::Trainer& trainer, const config::RunConfig& c, int64_t first, Trained& out) {
-  data::BatchSource source = batches(c, trainer.data_rank());
+  data::BatchSource source = train::batches(c, trainer.data_rank());
   for (int64_t s = first; s < first + 2; ++s)
     out.losses.push_back(trainer.step(s, 1e-3, source).loss);
 }

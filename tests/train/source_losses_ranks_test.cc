@@ -4,6 +4,7 @@
 #include "config/run_request.h"
 #include "model/presets.h"
 #include "tests/comm/ranks.h"
+#include "tests/train/tiny_run.h"
 #include "train/trainer.h"
 
 namespace tessera::testing {
@@ -29,21 +30,12 @@ config::RunConfig config_of(compile::Layout layout) {
   return c;
 }
 
-data::BatchSource batches(const config::RunConfig& c, int64_t rank) {
-  return data::BatchSource(
-      config::batch_shape(c, rank), [](int64_t sample, std::span<int32_t> out) {
-        for (size_t t = 0; t < out.size(); ++t)
-          out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7) % 96);
-        return static_cast<int64_t>(out.size());
-      });
-}
-
 // The second step, and the losses of its groups: {loss of the step, loss and tokens per group}.
 std::vector<double> figures_of(const config::RunConfig& c) {
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, ranks(), {});
   trainer.initialise();
-  data::BatchSource source = batches(c, trainer.data_rank());
+  data::BatchSource source = train::batches(c, trainer.data_rank());
   std::vector<int> groups(c.batch.global);
   for (size_t s = 0; s < groups.size(); ++s) groups[s] = s < 9 ? 0 : s == 12 ? 2 : 1;
   trainer.step(1, 1e-2, source);

@@ -60,9 +60,10 @@ inline data::BatchSource pair_batches(const config::RunConfig& c, data::BatchSha
   });
 }
 
-// Any function of (sample, place) that is not constant will do as text.
-inline data::BatchSource batches(const config::RunConfig& c) {
-  const data::BatchShape shape = config::batch_shape(c, 0);
+// The batches of a rank along the data axis. Any function of (sample, place) that is not constant
+// will do as text.
+inline data::BatchSource batches(const config::RunConfig& c, int64_t data_rank = 0) {
+  const data::BatchShape shape = config::batch_shape(c, data_rank);
   if (c.model.encoder_layers > 0) return pair_batches(c, shape);
   return data::BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
     for (size_t t = 0; t < out.size(); ++t)
