@@ -472,6 +472,8 @@ def resume(case):
     name, other = other_layout(case)
     middle = case.folder / "resumed" / "checkpoints" / str(STEPS // 2)
     shutil.copytree(case.folder / "run" / "checkpoints" / str(STEPS // 2), middle)
+    for references in (case.folder / "run").glob("references-*.bin"):
+        shutil.copy(references, case.folder / "resumed")
     losses, _ = case.train("resumed", "checkpoint.resume=required", keys=keys_of(other),
                            ranks=ranks_of(other))
     if min(losses) != STEPS // 2 + 1 or max(losses) != STEPS:
