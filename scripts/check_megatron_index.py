@@ -22,20 +22,9 @@ from megatron.core.datasets.indexed_dataset import (
     DType, IndexedDataset, IndexedDatasetBuilder, _IndexWriter)
 from tokenizers import Tokenizer
 
+from small_runs import byte_alphabet
+
 END = "<|endoftext|>"
-
-
-def byte_alphabet():
-    """The 256 printable characters that stand for bytes in byte-level BPE."""
-    keep = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    table, extra = {}, 256
-    for byte in range(256):
-        if byte in keep:
-            table[byte] = chr(byte)
-        else:
-            table[byte] = chr(extra)
-            extra += 1
-    return [table[b] for b in range(256)]
 
 
 def make_tokenizer(path, entries):

@@ -12,24 +12,18 @@ import sys
 import tempfile
 import time
 
+from small_runs import byte_alphabet
+
 TESSERA = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/tessera")
-
-
-def alphabet():
-    extra, out = 256, {}
-    for byte in range(256):
-        kept = 33 <= byte < 127 or (byte >= 161 and byte != 173)
-        out[chr(byte if kept else extra)] = byte
-        extra += 0 if kept else 1
-    return out
 
 
 def tokenizer(added=(), normalizer=None, words=True, **model):
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": words}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
     tokens = [{"id": 256 + i, "content": c, **flags, **more} for i, (c, more) in enumerate(added)]
+    vocabulary = {character: byte for byte, character in enumerate(byte_alphabet())}
     return json.dumps({"version": "1.0", "added_tokens": tokens, "normalizer": normalizer, "pre_tokenizer": level,
-                       "model": {"type": "BPE", "vocab": alphabet(), "merges": [], **model}})
+                       "model": {"type": "BPE", "vocab": vocabulary, "merges": [], **model}})
 
 
 def varint(n):

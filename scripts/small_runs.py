@@ -21,6 +21,13 @@ def mpirun(seconds):
             "--timeout", str(seconds)]
 
 
+def byte_alphabet():
+    """The 256 printable characters that stand for bytes in byte-level BPE, in the order of the bytes."""
+    keep = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = iter(range(256, 512))
+    return [chr(byte if byte in keep else next(others)) for byte in range(256)]
+
+
 def require_files(*paths):
     for path in paths:
         if not path.exists():

@@ -73,6 +73,10 @@ constexpr std::string_view kKnown[] = {"peft_type",
                                        "qalora_group_size",
                                        "ensure_weight_tying"};
 
+// Initializations that leave the weights of the base model as they are. PiSSA, OLoRA, CorDA and
+// LoftQ subtract the initial B A from them when PEFT loads the adapters.
+constexpr std::string_view kPlainInitial[] = {"gaussian", "eva", "orthogonal"};
+
 [[noreturn]] void refuse(const std::string& source, std::string_view key, const std::string& value,
                          std::string_view why) {
   throw Error(
@@ -100,6 +104,12 @@ void require_supported(const Tree& config, const std::string& source) {
   };
   require("peft_type", "LORA", "Tessera reads LoRA adapters");
   require("bias", "none", "Tessera trains no biases next to adapters");
+  const Tree* const initial = config.find("init_lora_weights");
+  if (initial != nullptr && initial->as_string() &&
+      std::find(std::begin(kPlainInitial), std::end(kPlainInitial), *initial->as_string()) ==
+          std::end(kPlainInitial))
+    refuse(source, "init_lora_weights", to_json(*initial),
+           "this initialization may change the weights of the base model, too");
   for (const auto& [name, value] : *config.as_members()) {
     const std::string_view key = name;
     if (std::find(std::begin(kKnown), std::end(kKnown), key) != std::end(kKnown) || is_empty(value))
@@ -244,26 +254,32 @@ struct PeftTensors {
   std::map<std::string, std::string> source;  // the weight of ours that each A is
 };
 
+void require_stored(const CheckpointReader& reader, const model::HfTensor& t) {
+  const StoredTensor* const stored = reader.find(t.ours);
+  if (stored == nullptr || stored->shape != t.shape)
+    throw Error("{}: {} is {}, expected {}", reader.folder().string(), t.ours,
+                stored == nullptr ? std::string("missing") : to_string(stored->shape),
+                to_string(t.shape));
+}
+
 // Adds the adapter of a module. PEFT has one A for a matrix, so two of ours that are rows of it
-// cannot be written.
+// must have equal ones. The rows of B and of magnitudes are those of each.
 void add_module(CheckpointReader& reader, const model::AdapterModule& m,
                 const AdapterSettings& settings, PeftTensors& out) {
   for (const model::HfTensor& t : tensors_of(m, settings)) {
-    const StoredTensor* const stored = reader.find(t.ours);
-    if (stored == nullptr || stored->shape != t.shape)
-      throw Error("{}: {} is {}, expected {}", reader.folder().string(), t.ours,
-                  stored == nullptr ? std::string("missing") : to_string(stored->shape),
-                  to_string(t.shape));
+    require_stored(reader, t);
     const auto [at, is_new] = out.source.emplace(t.theirs, t.ours);
-    if (at->second != t.ours)
-      throw Error(
-          "{}: {} and {} are adapters of {}, which has one adapter in PEFT. Merge the adapters "
-          "(`tessera checkpoint merge`) and export the result, or train with lora.targets without "
-          "one of them.",
-          reader.folder().string(), at->second, t.ours, m.module());
     PeftAdapters::Tensor& to = out.all[t.theirs];
     if (is_new) to = {t.their_shape, std::vector<float>(t.their_shape.elements())};
+    const std::vector<float> before = to.values;
     take(reader, t, to.values);
+    const bool whole = t.view.elements() == t.their_shape.elements();
+    if (!is_new && whole && to.values != before)
+      throw Error(
+          "{}: {} and {} are adapters of {}, which has one adapter in PEFT, and they differ. Merge "
+          "the adapters (`tessera checkpoint merge`) and export the result, or train with "
+          "lora.targets without one of them.",
+          reader.folder().string(), at->second, t.ours, m.module());
   }
 }
 

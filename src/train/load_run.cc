@@ -2,6 +2,8 @@
 // the settings of adapters are those of lora.from.
 #include "train/load_run.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/renamed_keys.h"
 #include "base/shipped_configs.h"
@@ -24,7 +26,13 @@ void apply_peft_settings(config::RunConfig& config) {
   if (config.lora.from.empty()) return;
   const checkpoint::AdapterSettings peft = checkpoint::read_peft_settings(config.lora.from);
   std::string different;
-  const Tree there_all = tessera::to_tree(peft), here_all = tessera::to_tree(config.lora);
+  // The order of targets has no meaning.
+  checkpoint::AdapterSettings there_sorted = peft;
+  config::LoraSection here_sorted = config.lora;
+  for (std::vector<std::string>* targets : {&there_sorted.targets, &here_sorted.targets})
+    std::sort(targets->begin(), targets->end());
+  const Tree there_all = tessera::to_tree(there_sorted);
+  const Tree here_all = tessera::to_tree(here_sorted);
   for (const auto& [key, value] : *there_all.as_members()) {
     const std::string path = "lora." + key;
     if (path == "lora.from") continue;
@@ -101,6 +109,7 @@ Path origin_checkpoint(const config::RunConfig& config) {
 
 model::ModelConfig origin_model(const config::RunConfig& config) {
   const checkpoint::CheckpointReader reader(origin_checkpoint(config));
+  if (config.objective.kind != config::ObjectiveKind::kReward) checkpoint::require_logits(reader);
   model::ModelConfig model = checkpoint::stored_model(reader);
   model.preset.clear();
   return model;

@@ -34,6 +34,18 @@ bool has_adapters(const Tree& config) {
   const Tree* rank = lora && lora->as_members() ? lora->find("rank") : nullptr;
   return rank && std::holds_alternative<int64_t>(rank->value) && std::get<int64_t>(rank->value) > 0;
 }
+// Returns true if the change is one of the order of lora.targets, which has no meaning.
+bool reorders_targets(const Change& c) {
+  if (c.path != "lora.targets") return false;
+  const auto sorted = [&](const std::string& json) {
+    std::vector<std::string> names;
+    read_value(parse_json(json, c.path), names, {c.path, ""});
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  return sorted(c.before) == sorted(c.after);
+}
+
 constexpr std::string_view kKeepAdapters =
     " For other adapters, or none, merge those of the checkpoint into its weights first "
     "(`tessera checkpoint merge`), and start a new run from the result.";
@@ -223,7 +235,7 @@ std::vector<Change> accepted_changes(const config::RunConfig& config, const Tree
   const bool adapts = has_adapters(saved) || config.lora.rank > 0;
   for (const Change& c :
        differences(completed(saved, to_tree(config::RunConfig{})), to_tree(config))) {
-    if (is_housekeeping(c.path)) continue;
+    if (is_housekeeping(c.path) || reorders_targets(c)) continue;
     told.push_back(c);
     const bool adapters = adapts && c.path.starts_with("lora.");
     if (changes_the_run(c.path) || adapters)
@@ -277,7 +289,8 @@ void require_adapters_kept(const config::RunConfig& config, const Tree& saved,
   std::string lost;
   for (const Change& c :
        differences(completed(saved, to_tree(config::RunConfig{})), to_tree(config)))
-    if (c.path.starts_with("lora.") && !is_housekeeping(c.path)) lost += there_and_here(c);
+    if (c.path.starts_with("lora.") && !is_housekeeping(c.path) && !reorders_targets(c))
+      lost += there_and_here(c);
   if (!lost.empty())
     throw Error(
         "{} holds adapters, which this run would drop or use differently:{}\n  Set these keys "

@@ -252,7 +252,9 @@ TEST(Shard, Adapters) {
     for (const compile::AdapterKind kind :
          {compile::AdapterKind::kLora, compile::AdapterKind::kDora}) {
       Trial s = of(f);
-      s.adapters = {.rank = 3, .alpha = 6, .kind = kind};
+      s.adapters.rank = 3;
+      s.adapters.alpha = 6;
+      s.adapters.kind = kind;
       if (f == model::Family::kLlama) s.adapters.targets = {"v_proj", "o_proj", "gate_proj"};
       on_all_meshes(s);
     }

@@ -257,7 +257,7 @@ TEST(RunConfig, WeightsAreFoundByTheirNames) {
       said({"lora.rank=4", "lora.targets=[layer.attn.qvk.weight]"})
           .starts_with("command line: lora.targets has 'layer.attn.qvk.weight', which is the "
                        "name of no weight of a GEMM. Did you mean 'layer.attn.qkv.weight'? "
-                       "There are: layer.attn.qkv.weight, "));
+                       "There are: layer.attn.out.weight, layer.attn.qkv.weight, "));
   EXPECT_EQ(said({"lora.rank=4", "lora.targets=[query_key_value, dense_h_to_4h]"}), "");
   EXPECT_EQ(said({"lora.rank=4", "lora.targets=[all-linear]"}), "");
   EXPECT_NE(said({"lora.rank=4", "lora.targets=[q_proj]"})

@@ -88,7 +88,7 @@ std::vector<Case> products() {
        3 * 2.0 * 8 * 16 * 32},
       {"logits_max", LogitsMax{}, {x({2, 4, 32})}, {x({2, 4})}},
       {"logits_max with a soft cap", LogitsMax{.soft_cap = 30}, {x({2, 4, 32})}, {x({2, 4})}},
-      {"logits_sums", LogitsSums{}, {x({2, 4, 32}), x({2, 4}), ids({2, 4})}, {x({2, 4, 2})}},
+      {"logits_sums", LogitsSums{}, {x({2, 4, 32}), known({2, 4}), ids({2, 4})}, {x({2, 4, 2})}},
       {"divided_cross_entropy",
        DividedCrossEntropy{},
        {x({2, 4, 32}), known({2, 4}), known({2, 4, 2}), ids({2, 4})},

@@ -137,7 +137,9 @@ TEST(OpRules, CostsDescribeAllOperations) {
         break;
       case Work::kScores:
         EXPECT_FALSE(cost.products.empty());
-        EXPECT_EQ(time, b.op().is<NewtonSchulz>() ? TimeGroup::kOptimizer : TimeGroup::kAttention);
+        EXPECT_EQ(time, b.op().is<NewtonSchulz>()     ? TimeGroup::kOptimizer
+                        : b.op().is<AdaptedSquares>() ? TimeGroup::kMatrix
+                                                      : TimeGroup::kAttention);
         break;
       case Work::kAttention:
         EXPECT_GT(cost.attention.pairs, 0);
@@ -359,7 +361,7 @@ void expect_gradient(const Case& c) {
   const Op op = b.op();
   for (const ValueId v : op.outputs) {
     const Value made = b.graph[v];
-    if (made.role == Role::kActivation && made.dtype != DType::kF64)
+    if (made.role == Role::kActivation)
       g.add(v, b.builder.value("d" + made.name, made.dtype, made.shape, Role::kScratch, kOne));
   }
   // Terms that come first of an input that others use too.

@@ -157,7 +157,8 @@ void gradient_scale(Gradients& g, const Op& op) {
   g.add(x, b.emit_one(a, op.origin + ".gradient", {dy, magnitude, squares}));
 }
 
-// The work of the change B A, as one GEMM over the inputs.
+// The work of the change B A, as one GEMM over the inputs. Its kernel is not that of GEMMs, so its
+// rate is one of its own.
 Cost squares_cost(const Op& op, ValueSpan values) {
   const Value &a = values[op.inputs[AdaptedSquares::kA]],
               &b = values[op.inputs[AdaptedSquares::kB]];
@@ -166,7 +167,7 @@ Cost squares_cost(const Op& op, ValueSpan values) {
   s.k = a.shape[0];
   s.m = b.shape.elements() / s.k;
   s.n = a.shape.elements() / s.k;
-  return product_cost(op, values, Work::kProduct, {s});
+  return product_cost(op, values, Work::kScores, {s});
 }
 
 }  // namespace
