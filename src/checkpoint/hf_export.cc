@@ -248,6 +248,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
         "{}: contains adapters, which an export would lose. Merge them into the weights with   "
         "tessera checkpoint merge {} --out MERGED   and export that.",
         checkpoint.string(), checkpoint.string());
+  require_logits(reader);
   HfExport result;
   const model::ModelConfig stored = stored_model(reader);
   require_expressible(stored, checkpoint);

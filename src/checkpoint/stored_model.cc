@@ -9,6 +9,7 @@
 #include "checkpoint/convert.h"
 #include "model/check_model.h"
 #include "model/presets.h"
+#include "model/score_head.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -31,6 +32,10 @@ model::ModelConfig described(const CheckpointReader& checkpoint) {
         source, e.what());
   }
   return model;
+}
+
+bool is_reward_model(const CheckpointReader& checkpoint) {
+  return checkpoint.find(std::string(model::kScoreHead)) != nullptr;
 }
 
 }  // namespace
@@ -69,8 +74,20 @@ std::vector<const StoredTensor*> stored_weights(const CheckpointReader& checkpoi
 
 model::ModelConfig stored_model(const CheckpointReader& checkpoint) {
   model::ModelConfig model = described(checkpoint);
-  stored_weights(checkpoint, model::hf_tensors(model));
+  std::vector<model::HfTensor> names = model::hf_tensors(model);
+  if (is_reward_model(checkpoint))
+    std::erase_if(names, [](const model::HfTensor& t) { return t.ours == "head.weight"; });
+  stored_weights(checkpoint, names);
   return model;
+}
+
+void require_logits(const CheckpointReader& checkpoint) {
+  if (is_reward_model(checkpoint))
+    throw Error(
+        "{}: is a reward model (objective.kind = reward). It has scores in place of the logits of "
+        "tokens, so it cannot generate or evaluate text and is not exported. Use a checkpoint of "
+        "another objective.",
+        checkpoint.folder().string());
 }
 
 }  // namespace tessera::checkpoint

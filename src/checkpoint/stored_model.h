@@ -14,6 +14,9 @@ namespace tessera::checkpoint {
 // stored in a floating-point type.
 model::ModelConfig stored_model(const CheckpointReader& checkpoint);
 
+// Throws Error for a reward model, which has scores in place of the logits of tokens.
+void require_logits(const CheckpointReader& checkpoint);
+
 // Returns the stored tensors of the weights `names`: the f32 master weight if there is one. Throws
 // Error as stored_model does.
 std::vector<const StoredTensor*> stored_weights(const CheckpointReader& checkpoint,

@@ -382,6 +382,7 @@ std::optional<checkpoint::SentencePieceIds> sentencepiece_ids(
 void describe_tokenizer(const Path& checkpoint, checkpoint::HfExportOptions& options) {
   const checkpoint::CheckpointReader reader(checkpoint);
   if (reader.header().tokenizer.empty()) return;
+  checkpoint::require_logits(reader);
   checkpoint::stored_model(reader);  // so that its errors come before those of the tokenizer
   const auto tokenizer = tokenizer_of(reader);
   options.tokenizer_vocabulary = tokenizer->vocabulary_size();

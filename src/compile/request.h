@@ -24,9 +24,6 @@ enum class ProgramKind : uint8_t {
 };
 constexpr size_t count_of(ProgramKind) { return static_cast<size_t>(ProgramKind::kDecode) + 1; }
 
-// The name of the weight [1, hidden] that replaces the LM head of a reward model.
-inline constexpr std::string_view kScoreHead = "head.score.weight";
-
 struct CompileRequest {
   model::ModelConfig model;
   Layout layout;

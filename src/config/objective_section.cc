@@ -62,6 +62,12 @@ void check_data(const ObjectiveSection& o, const RunConfig& run, KeyErrors& erro
                "= false, but with objective.kind = {} a row has both answers of a pair, which must "
                "not see each other. Remove it.",
                kind);
+  if (run.compiler.attention == compile::AttentionKind::kUnfused)
+    errors.add(
+        "compiler.attention",
+        "= unfused is not supported with objective.kind = {}, whose rows have two documents. "
+        "Set it to fused.",
+        kind);
   if (!d.validation.empty())
     errors.add("data.validation", "is not supported with objective.kind = {}. Remove it.", kind);
   if (run.chat.learn == data::Learned::kEverything)

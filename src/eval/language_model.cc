@@ -31,6 +31,7 @@ constexpr int64_t kScoredSequences = 4;  // sequences per micro-batch when a dat
 double Score::bits_per_byte() const { return bytes > 0 ? loss_sum / std::numbers::ln2 / bytes : 0; }
 
 model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint) {
+  checkpoint::require_logits(checkpoint);
   return checkpoint::stored_model(checkpoint);
 }
 

@@ -78,9 +78,9 @@ std::string format_progress(const ProgressState& p, int bar_cells) {
     const double share = p.steps > 0 ? ratio(p.step, p.steps) : 0;
     line += fmt::format(" {}", format_bar(share, bar_cells));
   }
-  line += fmt::format(" loss {:.3f}  norm {:.2f}  lr {} │ {} tok/s", without_nan_sign(p.loss),
+  line += fmt::format(" loss {:.3f}  norm {:.2f}  lr {} │ {} {}/s", without_nan_sign(p.loss),
                       without_nan_sign(p.grad_norm), format_learning_rate(p.learning_rate),
-                      format_rate(p.tokens_per_s));
+                      format_rate(p.tokens_per_s), p.unit);
   if (p.flops_per_s > 0) line += fmt::format("  {} TFLOP/s", three_digits(p.flops_per_s / 1e12));
   if (p.matrix_rate_share > 0) {
     line += fmt::format("  {:.0f} % of matrix rate", 100 * p.matrix_rate_share);
@@ -120,6 +120,7 @@ ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, do
   p.grad_norm = m.grad_norm;
   p.learning_rate = m.learning_rate;
   p.tokens_per_s = tokens / mean_s;
+  if (m.preference) p.unit = "pairs";
   p.flops_per_s = m.model_flops_per_s * m.step_s / mean_s;
   p.matrix_rate_share = p.flops_per_s / matrix_rate;
   p.memory_bytes = m.resident_bytes;

@@ -19,6 +19,7 @@
 #include "ir/state.h"
 #include "kernels/elementwise.h"
 #include "model/hf_names.h"
+#include "model/score_head.h"
 #include "train/answer_sums.h"
 #include "train/initial_adapters.h"
 #include "train/load_state.h"
@@ -200,7 +201,7 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
     const TensorView view = engine_->view(shard);
     const bool is_adapter =
         config_.lora.rank > 0 && shard.role == Role::kWeight && !program()[shard.weight].frozen;
-    const bool is_score = shard.name == compile::kScoreHead;
+    const bool is_score = shard.name == model::kScoreHead;
     // Adapters that the checkpoint does not have start with those of a PEFT folder, or with their
     // initial values. A score head that it does not have starts with its initial values.
     if ((is_adapter || is_score) && fresh && checkpoint.find(shard.name) == nullptr) {

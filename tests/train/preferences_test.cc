@@ -35,8 +35,9 @@ TEST(Preferences, GradientsAreSlopesOfTheLosses) {
     c.optimizer.clip_norm = 0;
     c.optimizer.weight_decay = 0;
     c.optimizer.beta1 = 0;
-    // The z of kto changes with the weights. With a small beta this cancels between the desirable and
-    // the undesirable examples, but a change of the loss then needs a larger one of the weights.
+    // The z of kto changes with the weights. With a small beta this cancels between the desirable
+    // and the undesirable examples, but a change of the loss then needs a larger one of the
+    // weights.
     const bool kto = kind == config::ObjectiveKind::kKto;
     if (kto) c.objective.beta = 1e-3;
     const StepResult before = steps_of(c, 1, 1e-6, true).at(0);

@@ -7,6 +7,7 @@
 #include "compile/request.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
+#include "model/score_head.h"
 
 namespace tessera::compile {
 namespace {
@@ -32,7 +33,7 @@ ValueId scores(Graph& g, Builder& b, const Block& block, const Op& op) {
   const ValueId x = op.inputs[0], head = op.inputs[1];
   const int64_t width = g[x].shape[-1];
   const ValueId w =
-      b.value(std::string(kScoreHead), g[head].dtype, {1, width}, Role::kWeight, kOne);
+      b.value(std::string(model::kScoreHead), g[head].dtype, {1, width}, Role::kWeight, kOne);
   g[w].decays = true;
   g[w].initial.std = 1 / std::sqrt(static_cast<double>(width + 1));  // Stiennon et al. 2020
   return b.emit_one(Matmul{.out = DType::kF32}, block.name + ".scores", {x, w});

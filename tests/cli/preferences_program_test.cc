@@ -1,0 +1,132 @@
+// A preference for short answers is learned from a file of pairs: from a model that mostly answers
+// at length, by each objective, as the metrics and the text of the model show.
+#include <fstream>
+
+#include "tests/cli/program.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kTemplate =
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{% if m.role == 'assistant' %}"
+    "<|endoftext|>{% endif %} {% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
+constexpr const char* kRun =
+    "data: {{ instructions: [{}], sequence_length: 96{} }}\n"
+    "precision: fp32\n"
+    "optimizer: {{ learning_rate: {}, weight_decay: 0 }}\n"
+    "schedule: {{ kind: constant, steps: {} }}\n"
+    "run: {{ seed: 1, threads: 1 }}\n{}";
+
+// Questions that name two animals. The short answer is the first of them.
+class PreferencesProgram : public ProgramFolder {
+ protected:
+  PreferencesProgram() {
+    constexpr std::array kAnimals = {"ant", "bee", "cat", "dog", "elk", "fox", "gnu"};
+    std::string pairs, singles, examples;
+    for (size_t i = 0; i < 320; ++i) {
+      const char *first = kAnimals[i % 7], *second = kAnimals[(i / 7) % 7];
+      const auto message = [](const char* role, const std::string& text) {
+        return fmt::format(R"([{{"role":"{}","content":"{}"}}])", role, text);
+      };
+      const std::string question = message("user", fmt::format("{} {}?", first, second)),
+                        chosen = message("assistant", first),
+                        rejected = message("assistant", fmt::format("{} or {}", first, second));
+      pairs += fmt::format(R"({{"prompt":{},"chosen":{},"rejected":{}}})"
+                           "\n",
+                           question, chosen, rejected);
+      const auto single = [&](bool good) {
+        return fmt::format(R"({{"prompt":{},"completion":{})", question, good ? chosen : rejected);
+      };
+      singles += single(i % 2 == 0) + fmt::format(R"(,"label":{}}})", i % 2 == 0) + "\n";
+      examples += single(i % 4 == 0) + "}\n";
+    }
+    put("pairs.jsonl", pairs);
+    put("singles.jsonl", singles);
+    put("examples.jsonl", examples);
+    put("template.jinja", kTemplate);
+    put("tuned.yaml", fmt::format(kRun, "examples.jsonl",
+                                  ", tokenizer: t.json, chat_template: template.jinja", 5e-3, 200,
+                                  "batch: { global: 8, micro: 8 }\n"
+                                  "model: { family: llama, layers: 2, hidden: 64, heads: 4, "
+                                  "context: 96, vocabulary: 0 }\n"));
+    put("preferred.yaml", fmt::format(kRun, "pairs.jsonl", "", 2e-4, 40,
+                                      "batch: { global: 8, micro: 4 }\n"
+                                      "checkpoint: { from: tuned, load: weights }\n"));
+    good("train tuned.yaml run.directory=tuned");
+  }
+  std::string good(const std::string& arguments) const {
+    const ProgramResult r = run(arguments);
+    EXPECT_EQ(r.code, 0) << arguments << "\n" << r.out << r.err;
+    return r.out;
+  }
+  // Each step of a run has pairs that it has not read before.
+  std::vector<double> metric(const std::string& run, const char* key) const {
+    std::vector<double> values;
+    std::istringstream lines(get(run + "/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const Tree all = parse_json(line, "metrics");
+      if (const Tree* value = all.find(key)) values.push_back(number_in(*value).value_or(NAN));
+    }
+    return values;
+  }
+  std::string answer(const std::string& run) const {
+    const Tree all = parse_json(
+        good(fmt::format("generate {} --prompt 'user: dog fox? assistant: ' --temperature 0 "
+                         "--max-tokens 16 --json",
+                         run)),
+        "answer");
+    return *all.find("text")->as_string();
+  }
+};
+
+TEST_F(PreferencesProgram, EachObjectiveLearnsThatShortAnswersArePreferred) {
+  EXPECT_EQ(answer("tuned"), "dog or fox");
+  for (const char* kind : {"dpo", "ipo", "orpo", "kto", "simpo", "reward"}) {
+    const bool kto = std::string_view(kind) == "kto", reward = std::string_view(kind) == "reward";
+    good(fmt::format("train preferred.yaml objective.kind={0} run.directory={0}{1}{2}", kind,
+                     kto ? " data.instructions=[singles.jsonl]" : "",
+                     reward ? " optimizer.learning_rate=1e-3" : ""));
+    const std::vector<double> margins = metric(kind, "rewards_margins");
+    ASSERT_EQ(margins.size(), 40u) << kind;
+    EXPECT_GT(margins.back(), margins.front() + 0.05) << kind;
+    if (!kto) EXPECT_EQ(metric(kind, "rewards_accuracies").back(), 1) << kind;
+    if (!reward) EXPECT_EQ(answer(kind), "dog") << kind;
+  }
+}
+
+// Each is rejected by its key, before anything is written.
+TEST_F(PreferencesProgram, WhatIsNotSupportedIsRejectedByItsKey) {
+  for (const auto& [given, key] :
+       {std::pair{"data.validation=[pairs.jsonl]", "data.validation"},
+        {"data.template={prompt}{response}", "data.template"},
+        {"data.objective=span_corruption", "data.objective"},
+        {"compiler.attention=unfused", "compiler.attention"},
+        {"loss.z_loss=0.1", "loss.z_loss"},
+        {"objective.gamma=1", "objective.gamma"},
+        {"objective.reference=adapters_off", "objective.reference"},
+        {"objective.reference=adapters_off lora.rank=4 lora.kind=dora", "objective.reference"}}) {
+    const ProgramResult r = run(
+        fmt::format("train preferred.yaml objective.kind=dpo run.directory=rejected '{}'", given));
+    EXPECT_EQ(r.code, 1) << given;
+    EXPECT_NE(r.err.find(key), std::string::npos) << given << "\n" << r.err;
+  }
+}
+
+// A reward model has no logits. Another reward model may start from it.
+TEST_F(PreferencesProgram, ARewardModelOnlyGivesScores) {
+  const char* const once = "train preferred.yaml objective.kind=reward schedule.steps=1";
+  good(fmt::format("{} run.directory=scores", once));
+  good(fmt::format("{} run.directory=more checkpoint.from=scores lora.rank=2", once));
+  good("checkpoint merge more --out merged");
+  for (const char* command :
+       {"generate scores --prompt a", "generate merged --prompt a",
+        "checkpoint export scores --to exported", "eval scores d",
+        "train preferred.yaml objective.kind=dpo run.directory=other checkpoint.from=scores"}) {
+    const ProgramResult r = run(command);
+    EXPECT_EQ(r.code, 1) << command;
+    EXPECT_NE(r.err.find("objective.kind = reward"), std::string::npos) << command << r.err;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::cli
