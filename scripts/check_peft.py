@@ -47,7 +47,7 @@ LLAMA = (["q_proj", "v_proj"], ["q_proj", "k_proj", "v_proj", "o_proj", "gate_pr
 
 
 ATTENTION = (LLAMA[0], LLAMA[1][:4])
-LATENT = (["q_b_proj"], ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"])
+LATENT = (["q_b_proj", "kv_a_proj_with_mqa"], ["q_a_proj", "q_b_proj", "kv_b_proj", "o_proj"])
 
 
 def like_llama(name, targets=LLAMA, **more):
