@@ -97,7 +97,8 @@ Tree as_tree(const Output& o, const Settings& s, bool several) {
   root.set("tokens", std::move(list));
   root.set("text", Tree(o.text));
   root.set("finish_reason", Tree(std::string(o.ending == eval::Ending::kStop ? "stop" : "length")));
-  if (!o.probabilities.is_null()) root.set("log_probabilities", o.probabilities);
+  if (s.probabilities >= 0)
+    root.set("log_probabilities", o.probabilities.is_null() ? Tree::list() : o.probabilities);
   if (const auto* members = o.prompt->rest.as_members())
     for (const auto& [key, value] : *members)
       if (root.find(key) == nullptr) root.set(key, value);

@@ -125,13 +125,13 @@ class SchemaBuilder {
     n.definition = definition + (n.repetition == Repetition::kRequired ? 0 : 1);
     n.repeated = repeated + (n.repetition == Repetition::kRepeated ? 1 : 0);
     n.first_column = columns_;
-    n.is_list = e.converted == kList || e.logical == kLogicalList;
-    n.is_map = e.converted == kMap || e.converted == kMapKeyValue || e.logical == kLogicalMap;
+    const int64_t converted = e.converted.value_or(-1);
+    n.is_list = converted == kList || e.logical == kLogicalList;
+    n.is_map = converted == kMap || converted == kMapKeyValue || e.logical == kLogicalMap;
     if (e.type) {
       if (e.children != 0) throw Error("column '{}' has children", e.name);
       n.type = static_cast<ParquetType>(*e.type);
       n.kind = kind_of(e);
-      const int64_t converted = e.converted.value_or(-1);
       n.is_unsigned = e.is_unsigned || (converted >= kUint8 && converted <= kUint64);
       ++columns_;
       return n;
