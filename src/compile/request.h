@@ -45,6 +45,7 @@ struct CompileRequest {
   bool reuse_encoder_output = false;  // kDecode only: it is already cached
   bool keep_answer_sums = false;      // kValidate with `preference`: the value `logits` has the
                                       // log-probabilities of the answers, for the host
+  int64_t cache_tokens = 0;           // kDecode only: positions of the cache; 0: the context
   int64_t microbatches = 1;           // per step
   // Micro-batches of the steps with the batches of batch.warmup_sizes. Their programs share the
   // arena with that of a full step; compile() does not read this.

@@ -27,15 +27,17 @@ constexpr int64_t kWorthAChunk = 3;
 
 BatchDecoder::BatchDecoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
                            const SlotOptions& slots)
-    : model_(model_in_slots(model_of(checkpoint), slots)),
-      chunk_(std::min(options.gpu ? kGpuChunk : kGroup, model_.context)),
+    : model_(within_first_context(model_of(checkpoint))),
+      context_(context_in_slots(model_, slots)),
+      chunk_(std::min(options.gpu ? kGpuChunk : kGroup, context_)),
       positions_(static_cast<size_t>(slots.slots)) {
   auto kernels = kernels_of(options);
   std::vector<Program> programs;
   const auto compiled = [&](int64_t rows, int64_t tokens) {
-    return compile_for(checkpoint,
-                       request(model_, compile::ProgramKind::kDecode, rows, tokens, options),
-                       *kernels);
+    compile::CompileRequest r =
+        request(model_, compile::ProgramKind::kDecode, rows, tokens, options);
+    r.cache_tokens = context_;
+    return compile_for(checkpoint, std::move(r), *kernels);
   };
   // The first program defines the state that the others share.
   programs.push_back(compiled(slots.slots, 1));

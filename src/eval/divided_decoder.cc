@@ -22,7 +22,7 @@ int64_t rows_per_data_rank(int64_t slots, int64_t ranks) { return (slots + ranks
 DividedDecoder::DividedDecoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& model,
                                const SlotOptions& options)
     : world_(*model.world),
-      context_(model_in_slots(model_of(checkpoint), options).context),
+      context_(context_in_slots(model_of(checkpoint), options)),
       vocabulary_(model_of(checkpoint).padded_vocabulary()),
       model_(checkpoint, rows_per_data_rank(options.slots, model.layout.data), context_, model),
       tokens_(static_cast<size_t>(model_.rows() * context_)),

@@ -139,7 +139,7 @@ TEST_P(Batches, DividedLogitsEqualThoseOfTheCache) {
   checkpoint::CheckpointReader reader(fresh_model(folder.path(), train::tiny(GetParam())));
   const auto world = comm::self_world();
   DividedDecoder divided(reader, {.world = world.get()}, {.slots = 2, .context = 20});
-  BatchDecoder cached(reader, {}, {.slots = 2});
+  BatchDecoder cached(reader, {}, {.slots = 2, .context = 20});
   EXPECT_EQ(divided.context(), 20);
   EXPECT_EQ(divided.slots(), 2);
   const std::vector<int32_t> text = ids(2, 20), other = ids(5, 20);
