@@ -23,7 +23,7 @@ from transformers.utils import logging
 
 logging.disable_progress_bar()
 IGNORED = -100  # a label without loss
-AHEAD_WEIGHT = 0.3  # of the mean loss of multi-token prediction
+AHEAD_WEIGHT = 0.3  # the factor of the mean loss of multi-token prediction
 
 
 # Llama 2's smaller sizes; 2 groups of heads with Llama 3.1's scaled frequencies, some of which are

@@ -97,10 +97,11 @@ int verb_check_coordinates(Args args) {
   int64_t steps = 3;
   double tolerance = 0.3;
   bool json = false;
-  Arguments a("check-coordinates",
-              "Train a model in several widths for a few steps and compare how much its activations "
-              "change: with model.mup.base, not more in wide models.",
-              "tessera check-coordinates run.yaml --widths 64,128,256 model.mup.base=64");
+  Arguments a(
+      "check-coordinates",
+      "Train a model in several widths for a few steps and compare how much its activations "
+      "change: with model.mup.base, not more in wide models.",
+      "tessera check-coordinates run.yaml --widths 64,128,256 model.mup.base=64");
   a.required(run, "RUN", "a run file");
   a.option(widths_text, "--widths", "LIST", "values of model.hidden; other widths grow with it");
   a.option(steps, "--steps", "N", "number of updates");

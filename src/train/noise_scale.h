@@ -1,5 +1,6 @@
 // The gradient-noise scale (McCandlish et al. 2018, "An empirical model of large-batch training",
-// appendix A.1): the batch size at which the noise of a step's gradient is as large as the gradient.
+// appendix A.1): the batch size at which the noise of a step's gradient is as large as the
+// gradient.
 //
 // A gradient of B samples has the expected square |G|² + tr(Σ) / B. Two batch sizes give both:
 //
@@ -29,11 +30,12 @@ class NoiseScale {
   // Adds the measurement of one step: the gradient of the step, and that of a smaller part of it. A
   // norm that is not finite is ignored.
   void add(const GradientOfBatch& part, const GradientOfBatch& step);
-  // Returns the noise scale in samples; nothing before the first measurement, or while a mean is not
-  // positive, which noise can cause.
+  // Returns the noise scale in samples; nothing before the first measurement, or while a mean is
+  // not positive, which noise can cause.
   std::optional<double> value() const;
 
-  // Write the means to the state of a checkpoint, and read them. Without them the means start again.
+  // Write the means to the state of a checkpoint, and read them. Without them the means start
+  // again.
   void save(Tree& state) const;
   void restore(const Tree& state);
 

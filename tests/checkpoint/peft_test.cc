@@ -43,12 +43,11 @@ TEST(Peft, SettingsAreRead) {
 }
 
 TEST(Peft, WhatIsNotComputedIsRejectedByItsName) {
-  for (const char* given :
-       {R"("peft_type": "IA3")", R"("bias": "all")", R"("lora_bias": true)",
-        R"("modules_to_save": ["lm_head"])", R"("rank_pattern": {"q_proj": 4})",
-        R"("alpha_pattern": {"q_proj": 4})", R"("layers_to_transform": [1])",
-        R"("init_lora_weights": "pissa")", R"("init_lora_weights": "loftq")",
-        R"("a_later_setting": 3)"}) {
+  for (const char* given : {R"("peft_type": "IA3")", R"("bias": "all")", R"("lora_bias": true)",
+                            R"("modules_to_save": ["lm_head"])", R"("rank_pattern": {"q_proj": 4})",
+                            R"("alpha_pattern": {"q_proj": 4})", R"("layers_to_transform": [1])",
+                            R"("init_lora_weights": "pissa")", R"("init_lora_weights": "loftq")",
+                            R"("a_later_setting": 3)"}) {
     const std::string text = given, key = text.substr(1, text.find('"', 1) - 1);
     EXPECT_NE(error_of(given).find("has " + key + " = "), std::string::npos)
         << given << ": " << error_of(given);

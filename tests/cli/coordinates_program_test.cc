@@ -20,8 +20,7 @@ class CoordinatesProgram : public ProgramFolder {
 };
 
 TEST_F(CoordinatesProgram, MupIsIndependentOfTheWidth) {
-  const ProgramResult with =
-      run("check-coordinates run.yaml --widths 32,64,128 model.mup.base=32");
+  const ProgramResult with = run("check-coordinates run.yaml --widths 32,64,128 model.mup.base=32");
   EXPECT_EQ(with.code, 0) << with.out << with.err;
   EXPECT_NE(with.out.find("layer.attn.qkv"), std::string::npos) << with.out;
   EXPECT_NE(with.out.find("head.logits"), std::string::npos) << with.out;

@@ -262,7 +262,8 @@ INSTANTIATE_TEST_SUITE_P(
                "factor: 8, original_max_position_embeddings: 4, mscale: 0.707, "
                "mscale_all_dim: 0.707}, " +
                    kLikeHeads},
-        Family{"deepseek-v3", kDeepseekV3}, Family{"deepseek-v3-mtp", "mtp_depth: 2, " + kDeepseekV3},
+        Family{"deepseek-v3", kDeepseekV3},
+        Family{"deepseek-v3-mtp", "mtp_depth: 2, " + kDeepseekV3},
         Family{"gpt-oss",
                "family: gpt_oss, head_width: 24, rope_theta: 10000, experts: 6, "
                "experts_per_token: 2, window: 8, window_layers: [0], "

@@ -20,11 +20,8 @@ config::RunConfig model_of(model::Family family, bool tied) {
   c.model.tied_embeddings = tied;
   c.model.mtp_depth = 2;
   if (c.model.latent.exists())
-    c.model.latent = {.query_rank = 12,
-                      .key_value_rank = 16,
-                      .nope_width = 4,
-                      .rope_width = 4,
-                      .value_width = 6};
+    c.model.latent = {
+        .query_rank = 12, .key_value_rank = 16, .nope_width = 4, .rope_width = 4, .value_width = 6};
   if (model::rule_of(family).has_experts) {
     c.model.experts = 4;
     c.model.experts_per_token = 2;

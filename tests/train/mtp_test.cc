@@ -23,8 +23,8 @@ std::vector<model::Family> families() {
 class MtpOf : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, MtpOf, testing::ValuesIn(families()));
 
-// A small step along the gradient g changes the whole loss by −rate · |g|². The whole loss has λ / D
-// times the sums of all depths per token of the main loss.
+// A small step along the gradient g changes the whole loss by −rate · |g|². The whole loss has λ /
+// D times the sums of all depths per token of the main loss.
 TEST_P(MtpOf, AStepFollowsTheGradientOfTheWholeLoss) {
   for (const bool tied : {false, true}) {
     config::RunConfig c = with_depth(GetParam(), 2);

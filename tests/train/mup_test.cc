@@ -35,8 +35,7 @@ TEST_P(MupOf, FactorsByTheKindOfWeight) {
   base.model.hidden = c.model.mup.base;
   base.model.heads = base.model.kv_heads = 1;
   base.model.head_width = c.model.head_size();
-  const compile::CompileRequest r =
-      config::compile_request(c, compile::ProgramKind::kTrain);
+  const compile::CompileRequest r = config::compile_request(c, compile::ProgramKind::kTrain);
   Graph g = model::forward(c.model, 1, 8);
   const Graph narrow = model::forward(base.model, 1, 8);
   compile::assign_optimizers(g, r.groups, r.optimizer);
@@ -78,8 +77,8 @@ TEST(Mup, ScalesTheReadoutAndScores) {
   EXPECT_EQ(scales, 1);
 }
 
-// Muon with the spectral scale grows with the root of the width; with the scale of the shape it does
-// not grow. AdamW has the other weights.
+// Muon with the spectral scale grows with the root of the width; with the scale of the shape it
+// does not grow. AdamW has the other weights.
 TEST(Mup, MuonsRates) {
   config::RunConfig c = tiny(model::Family::kLlama);
   c.model.mup.base = c.model.hidden / 4;

@@ -28,8 +28,8 @@ TEST(NoiseScaleOf, NoValueWithoutNoise) {
   EXPECT_FALSE(noise.value());
 }
 
-// Both estimates decay alike: (16 · 0.95 + 4) / (2 · 0.95 + 2) with |G|² = (8·2.5 − 2·4) / 6 = 2 and
-// tr Σ = 1.5 / 0.375 = 4.
+// Both estimates decay alike: (16 · 0.95 + 4) / (2 · 0.95 + 2) with |G|² = (8·2.5 − 2·4) / 6 = 2
+// and tr Σ = 1.5 / 0.375 = 4.
 TEST(NoiseScaleOf, TheMeansAreDivided) {
   NoiseScale noise;
   noise.add({2, std::sqrt(10)}, {8, 2});
