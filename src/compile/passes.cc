@@ -91,7 +91,9 @@ constexpr Pass kPasses[] = {
     {"decode", Level::kModel,
      [](const Context& c) { return c.request.kind == ProgramKind::kDecode; }, "program `decode`",
      [](State& s, const Context& c) {
-       decode(s.graph, c.request.model.context, c.request.reuse_encoder_output);
+       const CompileRequest& r = c.request;
+       decode(s.graph, r.cache_tokens > 0 ? r.cache_tokens : r.model.context,
+              r.reuse_encoder_output);
      },
      Invariant::kTypes},
     {"add_loss_terms", Level::kModel,

@@ -39,6 +39,7 @@ struct CompileRequest {
   int64_t encoder_tokens = 0;  // per encoder input
   bool intra_document_masking = false;
   bool reuse_encoder_output = false;  // kDecode only: it is already cached
+  int64_t cache_tokens = 0;           // kDecode only: positions of the cache; 0: the context
   int64_t microbatches = 1;           // per step
   // Micro-batches of the steps with the batches of batch.warmup_sizes. Their programs share the
   // arena with that of a full step; compile() does not read this.

@@ -27,15 +27,17 @@ constexpr int64_t kWorthAChunk = 3;
 
 BatchDecoder::BatchDecoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
                            const SlotOptions& slots)
-    : model_(model_in_slots(model_of(checkpoint), slots)),
-      chunk_(std::min(options.gpu ? kGpuChunk : kGroup, model_.context)),
+    : model_(within_first_context(model_of(checkpoint))),
+      context_(context_in_slots(model_, slots)),
+      chunk_(std::min(options.gpu ? kGpuChunk : kGroup, context_)),
       positions_(static_cast<size_t>(slots.slots)) {
   auto kernels = kernels_of(options);
   std::vector<Program> programs;
   const auto compiled = [&](int64_t rows, int64_t tokens) {
-    return compile_for(checkpoint,
-                       request(model_, compile::ProgramKind::kDecode, rows, tokens, options),
-                       *kernels);
+    compile::CompileRequest r =
+        request(model_, compile::ProgramKind::kDecode, rows, tokens, options);
+    r.cache_tokens = context_;
+    return compile_for(checkpoint, std::move(r), *kernels);
   };
   // The first program defines the state that the others share.
   programs.push_back(compiled(slots.slots, 1));
@@ -119,13 +121,13 @@ std::span<const float> BatchDecoder::logits(int64_t slot) const {
   return logits_.subspan(static_cast<size_t>(slot - read_from_) * width, width);
 }
 
-std::span<const float> BatchDecoder::read(int64_t slot, std::span<const int32_t> tokens) {
+PromptRead BatchDecoder::read(int64_t slot, std::span<const int32_t> tokens, LogitsOf) {
   const int64_t room = context() - position(slot), given = std::ssize(tokens);
   CHECK(given > 0 && given <= room, "{} tokens in a slot with room for {}", given, room);
   if (given < kWorthAChunk || room < chunk_) {
     const SlotToken one{slot, tokens[0]};
     step({&one, 1});
-    return logits(slot);
+    return {1, logits(slot)};
   }
   const int64_t count = std::min(given, chunk_);
   std::vector<int32_t> padded(tokens.begin(), tokens.begin() + count);
@@ -133,7 +135,7 @@ std::span<const float> BatchDecoder::read(int64_t slot, std::span<const int32_t>
   padded.resize(static_cast<size_t>(chunk_));
   run(chunks_[static_cast<size_t>(slot)], padded);
   positions_[static_cast<size_t>(slot)] += count;
-  return logits_.first(static_cast<size_t>(count * vocabulary()));
+  return {count, logits_.first(static_cast<size_t>(count * vocabulary()))};
 }
 
 int64_t BatchDecoder::cache_bytes() const {

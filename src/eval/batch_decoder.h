@@ -22,14 +22,14 @@ class BatchDecoder final : public SlotDecoder {
                const SlotOptions& options);
 
   int64_t slots() const override { return std::ssize(positions_); }
-  int64_t context() const override { return model_.context; }
+  int64_t context() const override { return context_; }
   int64_t vocabulary() const override { return model_.padded_vocabulary(); }
   int64_t position(int64_t slot) const override { return positions_[static_cast<size_t>(slot)]; }
   void rewind(int64_t slot, int64_t tokens) override;
   int64_t group_of(int64_t slot) const override;
   void step(std::span<const SlotToken> rows) override;
   std::span<const float> logits(int64_t slot) const override;
-  std::span<const float> read(int64_t slot, std::span<const int32_t> tokens) override;
+  PromptRead read(int64_t slot, std::span<const int32_t> tokens, LogitsOf which) override;
 
   // Returns the bytes of the arena that weights, cache and activations share.
   int64_t memory_bytes() const { return machine_->planned_bytes(); }
@@ -46,6 +46,7 @@ class BatchDecoder final : public SlotDecoder {
   void run(const Range& r, std::span<const int32_t> tokens);
 
   model::ModelConfig model_;
+  int64_t context_;
   int64_t chunk_ = 1;               // tokens of a prompt that one program reads
   std::vector<Range> steps_;        // by number of rows, ascending
   std::vector<Range> chunks_;       // per slot

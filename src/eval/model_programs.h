@@ -52,8 +52,8 @@ void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model)
 // length, which a cache cannot follow, since its keys are turned.
 model::ModelConfig within_first_context(model::ModelConfig model);
 
-// Returns the model with the context of the slots. Throws Error if it has an encoder, or if the
+// Returns the number of positions per slot. Throws Error if the model has an encoder, or if the
 // options are out of range.
-model::ModelConfig model_in_slots(model::ModelConfig model, const SlotOptions& options);
+int64_t context_in_slots(const model::ModelConfig& model, const SlotOptions& options);
 
 }  // namespace tessera::eval
