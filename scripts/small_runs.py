@@ -62,8 +62,8 @@ class RandomTexts:
         return " ".join(self.rng.choice(self.words) for _ in range(words))
 
     def examples(self):
-        """Instructions as JSON lines, with answers of 1 or 12 letters."""
-        return [json.dumps({"prompt": line, "response": "a" * self.rng.choice([1, 1, 1, 12])})
+        """Instructions as JSON lines, with short answers."""
+        return [json.dumps({"prompt": line, "response": self.text(self.rng.randint(1, 4))})
                 for line in self.lines]
 
     def pairs(self):

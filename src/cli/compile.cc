@@ -126,25 +126,24 @@ int check_text(const std::vector<std::string>& files) {
       fmt::join(files, ", "));
 }
 
-// Returns the bytes of the arena of a program's run: those of the program, or of the larger program
-// of a warm-up step, which shares the arena.
-int64_t arena_of(const Program& p, compile::CompileRequest request, const Target& target) {
-  int64_t bytes = p.bytes;
-  for (const int64_t microbatches : std::exchange(request.warmup_microbatches, {})) {
-    request.microbatches = microbatches;
-    bytes = std::max(bytes, compile::compile(request, target).bytes);
-  }
-  return bytes;
+// Returns the memory that the run of a program needs: that of the program, or of a larger one of a
+// warm-up step.
+compile::MemoryPlan memory_of(const Program& p, const compile::CompileRequest& request,
+                              const Target& target) {
+  compile::MemoryPlan most = compile::memory_plan(p);
+  for (const compile::CompileRequest& warmup : compile::warmup_requests(request))
+    most = compile::larger_of(most, compile::memory_plan(compile::compile(warmup, target)));
+  return most;
 }
 
-Tree as_tree(const Program& p, int64_t arena) {
+Tree as_tree(const Program& p, const compile::MemoryPlan& memory) {
   Tree t;
   t.set("program", Tree(p.name));
   t.set("calls", Tree(std::ssize(p.schedule)));
-  t.set("arena_bytes", Tree(arena));
-  t.set("host_bytes", Tree(p.host_bytes));
+  t.set("arena_bytes", Tree(memory.arena));
+  t.set("host_bytes", Tree(memory.host));
   // The memory that `tessera train` allocates and touches before step 1.
-  t.set("plan_bytes", Tree(arena + p.host_bytes));
+  t.set("plan_bytes", Tree(memory.arena + memory.host));
   t.set("live_bytes", Tree(p.live_bytes));
   t.set("state_bytes", Tree(p.state_bytes));
   return t;
@@ -269,7 +268,7 @@ int show_programs(const Choices& c, const compile::CompileRequest& request, cons
   if (c.json) {
     compile::CompileRequest own = request;
     own.stage = stage;
-    fmt::print("{}\n", to_json(as_tree(p, arena_of(p, own, target))));
+    fmt::print("{}\n", to_json(as_tree(p, memory_of(p, own, target))));
   }
   if (c.text && !c.json) fmt::print("{}", print(p));
   if (c.summary && !c.json) fmt::print("{}", summary(p));

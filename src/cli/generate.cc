@@ -27,7 +27,6 @@
 #include "eval/batch_decoder.h"
 #include "eval/divided_decoder.h"
 #include "eval/generate.h"
-#include "eval/likelihood.h"
 #include "eval/text_batch.h"
 #include "eval/text_rules.h"
 #include "eval/text_stream.h"
@@ -187,7 +186,7 @@ std::deque<Output> outputs_of(const data::Tokenizer& tokenizer, const Settings& 
   return outputs;
 }
 
-// Writes all texts, in batches of as many as the decoder has slots, and prints them in order.
+// Writes all texts, one per slot of the decoder at a time, and prints them in order.
 void write_texts(eval::SlotDecoder& decoder, std::deque<Output>& outputs, const Settings& s,
                  bool several, int64_t weight_bytes) {
   // Before anything is printed.
@@ -207,15 +206,15 @@ void write_texts(eval::SlotDecoder& decoder, std::deque<Output>& outputs, const 
     print_speed(batch.counts(), outputs.size(), seconds.count(), weight_bytes);
 }
 
-// The ranks compute whole rows, so these are no longer than the longest text.
+// Ranks compute whole rows, so these are no longer than the longest text.
 void write_divided(checkpoint::CheckpointReader& reader, const eval::ModelOptions& where,
                    int64_t slots, std::deque<Output>& outputs, const Settings& s, bool several) {
   const int64_t context = eval::model_of(reader).context;
   int64_t longest = 1;
-  for (const Output& o : outputs) longest = std::max(longest, std::ssize(o.ids) + s.max_tokens);
-  eval::DividedDecoder decoder(
-      reader, where,
-      {.slots = slots, .context = eval::row_length(std::min(longest, context), context)});
+  for (const Output& o : outputs)
+    longest = std::max(longest, std::ssize(o.ids) + std::min(s.max_tokens, context));
+  eval::DividedDecoder decoder(reader, where,
+                               {.slots = slots, .context = eval::divided_context(reader, longest)});
   write_texts(decoder, outputs, s, several, 0);
 }
 

@@ -4,10 +4,9 @@
 //                    order of ranks
 //   all_gather       step c sends piece c of this rank's part to all others, which receive it in
 //                    its final place
-//   all_to_all       step c sends piece c of chunk d to rank d, which receives it in its final
-//   place all_reduce       reduce_scatter, then all_gather of the parts; a small array is sent
-//   whole to
-//                    all other ranks in one step
+//   all_to_all       step c sends piece c of chunk d to rank d, in its final place
+//   all_reduce       reduce_scatter, then all_gather of the parts; a small array is sent whole
+//                    to all other ranks in one step
 #pragma once
 
 #include <algorithm>

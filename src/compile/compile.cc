@@ -89,6 +89,16 @@ std::vector<Value> trained_values(const CompileRequest& request) {
 
 }  // namespace
 
+std::vector<CompileRequest> warmup_requests(const CompileRequest& request) {
+  std::vector<CompileRequest> steps;
+  for (const int64_t microbatches : request.warmup_microbatches) {
+    steps.push_back(request);
+    steps.back().microbatches = microbatches;
+    steps.back().warmup_microbatches.clear();
+  }
+  return steps;
+}
+
 std::vector<std::string> trained_weights(const CompileRequest& request) {
   std::vector<std::string> names;
   for (const Value& v : trained_values(request)) names.push_back(checkpoint_name(v));

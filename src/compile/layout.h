@@ -56,8 +56,8 @@ struct Layout {
         "values; heads: an all-to-all gives each rank all tokens of some heads");
     visit("context_balance", self.context_balance,
           "each context rank has an early and a late chunk of every sequence, so that all have the "
-          "same number of pairs of query and key; false: one part of it. With context_method: "
-          "gather");
+          "same number of pairs of query and key; false: one contiguous part. Only for "
+          "context_method: gather");
     visit("expert", self.expert, "data-parallel ranks that divide the experts; divides data");
     visit("sequence_parallel", self.sequence_parallel,
           "split norms and residuals over tensor ranks");

@@ -185,13 +185,14 @@ void check_head_copies(const CompileRequest& r) {
                                       : "optimizer.kind: " + whole_matrix_optimizer(r);
   throw Error(
       "layout.tensor{} = {} does not divide kv_heads = {}, so {} ranks have the same keys and "
-      "values, which {} does not work with. Possible here: {} = {}{}.",
+      "values, which {} does not support. Possible here: {} = {}{}{}.",
       by_heads ? " x layout.context (context_method: heads)" : "", head_ranks(r.layout),
       model::key_value_heads(r.model), head_copies(r.model, r.layout), what,
       by_heads ? "tensor x context" : "tensor", divisors(model::key_value_heads(r.model)),
-      by_heads             ? "; or context_method: gather"
-      : adapters || family ? ""
-                           : "; or another optimizer");
+      by_heads && model::key_value_heads(r.model) % r.layout.tensor == 0
+          ? "; or layout.context_method: gather"
+          : "",
+      adapters || family ? "" : "; or another optimizer");
 }
 
 }  // namespace tessera::compile

@@ -132,8 +132,7 @@ std::vector<int32_t> most_probable(const LogitsPart& part, std::span<const int64
   world.all_reduce(ids, comm::Reduction::kMax);
   std::vector<int32_t> out;
   for (size_t r = 0; r < positions.size(); ++r) {
-    if (!std::isfinite(top[r]))
-      throw NumericError("a logit is not finite. Evaluate with --precision fp32.");
+    if (!std::isfinite(top[r])) throw NumericError("a logit is not finite. Evaluate in fp32.");
     out.push_back(static_cast<int32_t>(-ids[r]));
   }
   return out;

@@ -121,13 +121,13 @@ std::span<const float> BatchDecoder::logits(int64_t slot) const {
   return logits_.subspan(static_cast<size_t>(slot - read_from_) * width, width);
 }
 
-std::span<const float> BatchDecoder::read(int64_t slot, std::span<const int32_t> tokens) {
+PromptRead BatchDecoder::read(int64_t slot, std::span<const int32_t> tokens, LogitsOf) {
   const int64_t room = context() - position(slot), given = std::ssize(tokens);
   CHECK(given > 0 && given <= room, "{} tokens in a slot with room for {}", given, room);
   if (given < kWorthAChunk || room < chunk_) {
     const SlotToken one{slot, tokens[0]};
     step({&one, 1});
-    return logits(slot);
+    return {1, logits(slot)};
   }
   const int64_t count = std::min(given, chunk_);
   std::vector<int32_t> padded(tokens.begin(), tokens.begin() + count);
@@ -135,7 +135,7 @@ std::span<const float> BatchDecoder::read(int64_t slot, std::span<const int32_t>
   padded.resize(static_cast<size_t>(chunk_));
   run(chunks_[static_cast<size_t>(slot)], padded);
   positions_[static_cast<size_t>(slot)] += count;
-  return logits_.first(static_cast<size_t>(count * vocabulary()));
+  return {count, logits_.first(static_cast<size_t>(count * vocabulary()))};
 }
 
 int64_t BatchDecoder::cache_bytes() const {

@@ -29,7 +29,7 @@ class BatchDecoder final : public SlotDecoder {
   int64_t group_of(int64_t slot) const override;
   void step(std::span<const SlotToken> rows) override;
   std::span<const float> logits(int64_t slot) const override;
-  std::span<const float> read(int64_t slot, std::span<const int32_t> tokens) override;
+  PromptRead read(int64_t slot, std::span<const int32_t> tokens, LogitsOf which) override;
 
   // Returns the bytes of the arena that weights, cache and activations share.
   int64_t memory_bytes() const { return machine_->planned_bytes(); }

@@ -7,26 +7,37 @@
 #include <utility>
 
 #include "base/error.h"
+#include "eval/likelihood.h"
 #include "eval/model_programs.h"
 
 namespace tessera::eval {
 namespace {
 
-// The numbers that are combined at once, which bounds their memory to 12 times as many bytes.
-constexpr int64_t kNumbersAtOnce = 1 << 22;
+// The number of logits of a prompt that ranks combine at once, which bounds their memory.
+constexpr int64_t kLogitsAtOnce = 1 << 22;
 
-int64_t rows_per_data_rank(int64_t slots, int64_t ranks) { return (slots + ranks - 1) / ranks; }
+// Returns the rows per data-parallel rank: enough for the slots, but no more than are computed at
+// once.
+int64_t rows_per_rank(int64_t slots, int64_t data_ranks, int64_t context) {
+  return std::min((slots + data_ranks - 1) / data_ranks, rows_at_once(context));
+}
 
 }  // namespace
+
+int64_t divided_context(const checkpoint::CheckpointReader& checkpoint, int64_t tokens) {
+  const int64_t most = within_first_context(model_of(checkpoint)).context;
+  return row_length(std::min(tokens, most), most);
+}
 
 DividedDecoder::DividedDecoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& model,
                                const SlotOptions& options)
     : world_(*model.world),
       context_(context_in_slots(model_of(checkpoint), options)),
       vocabulary_(model_of(checkpoint).padded_vocabulary()),
-      model_(checkpoint, rows_per_data_rank(options.slots, model.layout.data), context_, model),
+      model_(checkpoint, rows_per_rank(options.slots, model.layout.data, context_), context_,
+             model),
       tokens_(static_cast<size_t>(model_.rows() * context_)),
-      positions_(static_cast<size_t>(options.slots)) {}
+      positions_(static_cast<size_t>(std::min(options.slots, model_.rows()))) {}
 
 void DividedDecoder::rewind(int64_t slot, int64_t tokens) {
   CHECK(tokens >= 0 && tokens <= position(slot), "{} of {} tokens", tokens, position(slot));
@@ -68,15 +79,18 @@ std::span<const float> DividedDecoder::logits(int64_t slot) const {
                                     static_cast<size_t>(vocabulary_));
 }
 
-std::span<const float> DividedDecoder::read(int64_t slot, std::span<const int32_t> tokens) {
-  const int64_t count = std::clamp<int64_t>(kNumbersAtOnce / vocabulary_, 1, std::ssize(tokens));
+PromptRead DividedDecoder::read(int64_t slot, std::span<const int32_t> tokens, LogitsOf which) {
+  const bool each = which == LogitsOf::kEach;
+  const int64_t count =
+      each ? std::clamp<int64_t>(kLogitsAtOnce / vocabulary_, 1, std::ssize(tokens))
+           : std::ssize(tokens);
   std::vector<Place> places;
   for (int64_t i = 0; i < count; ++i) {
     append(slot, tokens[static_cast<size_t>(i)]);
-    places.push_back({slot, position(slot) - 1});
+    if (each || i + 1 == count) places.push_back({slot, position(slot) - 1});
   }
   run(std::move(places));
-  return logits_;
+  return {count, logits_};
 }
 
 }  // namespace tessera::eval

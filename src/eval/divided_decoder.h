@@ -10,9 +10,14 @@
 
 namespace tessera::eval {
 
+// Returns the context of the slots for texts of at most `tokens` tokens: a little more, since rows
+// have a few lengths only (row_length), but not more than the model's.
+int64_t divided_context(const checkpoint::CheckpointReader& checkpoint, int64_t tokens);
+
 // Collective: all ranks read the same tokens in the same order, and get the same logits.
 class DividedDecoder final : public SlotDecoder {
  public:
+  // Has fewer slots than options.slots where the rows of all of them would need too much memory.
   // REQUIRES: model.world is set. Throws Error if the model has an encoder, or if the options are
   // out of range.
   DividedDecoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& model,
@@ -26,7 +31,7 @@ class DividedDecoder final : public SlotDecoder {
   int64_t group_of(int64_t) const override { return 0; }
   void step(std::span<const SlotToken> rows) override;
   std::span<const float> logits(int64_t slot) const override;
-  std::span<const float> read(int64_t slot, std::span<const int32_t> tokens) override;
+  PromptRead read(int64_t slot, std::span<const int32_t> tokens, LogitsOf which) override;
 
  private:
   // A token whose logits are needed.

@@ -93,6 +93,8 @@ std::vector<ExampleScore> score_examples(checkpoint::CheckpointReader& checkpoin
     return task.spec.kind == TaskKind::kExactMatch
                ? write_answers(checkpoint, tokenizer, task.spec, own, options)
                : score_options(checkpoint, tokenizer, task.spec, own, options);
+  } catch (const NumericError& e) {
+    throw NumericError("task {}: {}", task.name, e.what());
   } catch (const Error& e) {
     throw Error("task {}: {}", task.name, e.what());
   }

@@ -53,8 +53,8 @@ std::string extract_last_answer(const TaskSpec& spec, const std::string& written
 // Collective. Every rank loads the whole model and computes a part of the examples, or the ranks of
 // options.world hold the model together and compute all examples together. Returns the same result
 // on all ranks. If one rank fails, throws the same SharedError (comm/agree.h), which names the
-// task, on all of them; with options.world it is the Error of the rank that failed, which must end
-// the others.
+// task, on all of them. With options.world only the failing rank throws its Error, and the caller
+// must end the other ranks.
 TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
                     const Task& task, comm::World& world, const ModelOptions& options);
 

@@ -21,18 +21,22 @@ constexpr Degree kDegrees[] = {{"data", &compile::Layout::data},
                                {"zero", &compile::Layout::zero},
                                {"zero_group", &compile::Layout::zero_group}};
 constexpr const char* kForm =
-    "expected data, tensor, pipeline, context, expert or zero with a number, as in "
+    "expected data, tensor, pipeline, context, expert, zero or zero_group with a number, as in "
     "tensor=2,pipeline=2";
 
 // Throws Error for degrees that no mesh of ranks has.
 void check_degrees(const compile::Layout& layout) {
   constexpr int64_t kMostRanks = int64_t{1} << 20;
+  int64_t ranks = 1;
   for (const Degree& d : kDegrees) {
     const bool may_be_0 =
         d.value == &compile::Layout::zero || d.value == &compile::Layout::zero_group;
     const int64_t n = layout.*d.value, least = may_be_0 ? 0 : 1;
     if (n < least || n > kMostRanks)
       throw Error("{}={}: expected {} to {}", d.name, n, least, kMostRanks);
+    const bool of_experts = d.value == &compile::Layout::expert;  // they are data-parallel ranks
+    if (!may_be_0 && !of_experts) ranks *= n;
+    if (ranks > kMostRanks) throw Error("{}: more than {} ranks", to_string(layout), kMostRanks);
   }
   if (layout.data % layout.expert != 0)
     throw Error("expert={}: does not divide data={}", layout.expert, layout.data);
@@ -48,7 +52,11 @@ compile::Layout run_layout(const checkpoint::CheckpointReader& checkpoint) {
   for (const Degree& d : kDegrees)
     if (const Tree* value = stored->find(d.name))
       if (const auto* n = std::get_if<int64_t>(&value->value)) layout.*d.value = *n;
-  check_degrees(layout);
+  try {
+    check_degrees(layout);
+  } catch (const Error& e) {
+    throw Error("{}: layout of the run: {}", checkpoint.folder().string(), e.what());
+  }
   return layout;
 }
 

@@ -25,8 +25,8 @@ bool divides_model(const compile::Layout& layout);
 // Returns "tensor=2,pipeline=2": the degrees above 1, or "1 rank".
 std::string to_string(const compile::Layout& layout);
 
-// Parses "tensor=2,pipeline=2": data, tensor, pipeline, context, expert, zero. Throws Error for
-// other text, with what is possible.
+// Parses "tensor=2,pipeline=2": data, tensor, pipeline, context, expert, zero, zero_group. Throws
+// Error for other text, with what is possible.
 compile::Layout parse_layout(const std::string& text);
 
 }  // namespace tessera::eval

@@ -4,7 +4,8 @@
 // and its variables are the keys of the line:
 //
 //   published: ["query = 'Question: ' + question", "choices = choices.text"]
-//   replace: ["\\[.*?\\] => "]        # regular expression => text, in the texts computed so
+//   replace: ["\\[.*?\\] => "]        # regular expression => text, in the texts that `published`
+//   computes
 #pragma once
 
 #include <memory>

@@ -18,6 +18,14 @@ struct SlotToken {
   int32_t token = 0;
 };
 
+// The tokens of a prompt whose logits are needed: the last one that is read, or each.
+enum class LogitsOf : uint8_t { kLast, kEach };
+
+struct PromptRead {
+  int64_t tokens = 0;             // n, the number that was read
+  std::span<const float> logits;  // kEach: [n, V]; kLast: those of the last token are at the end
+};
+
 class SlotDecoder {
  public:
   virtual ~SlotDecoder() = default;
@@ -42,10 +50,10 @@ class SlotDecoder {
   // next call of step() or read().
   virtual std::span<const float> logits(int64_t slot) const = 0;
 
-  // Appends the first tokens of `tokens` to a slot's text: as many as are read at once. Returns
-  // the logits [n, V] after each of them, valid until the next call; n is the number of tokens
-  // read. REQUIRES: tokens is not empty and fits in the slot.
-  virtual std::span<const float> read(int64_t slot, std::span<const int32_t> tokens) = 0;
+  // Appends the first tokens of `tokens` to a slot's text, at least one. The decoder chooses how
+  // many. The logits are valid until the next call. REQUIRES: tokens is not empty and fits in the
+  // slot.
+  virtual PromptRead read(int64_t slot, std::span<const int32_t> tokens, LogitsOf which) = 0;
 };
 
 }  // namespace tessera::eval

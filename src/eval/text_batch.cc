@@ -118,8 +118,8 @@ void TextBatch::read_prompt(int64_t slot) {
   Slot& s = slots_[slot];
   const int64_t first = s.read;
   const std::span<const int32_t> rest = std::span(s.request.prompt).subspan(first);
-  const std::span<const float> logits = decoder_.read(slot, rest);
-  const auto count = static_cast<int64_t>(logits.size()) / decoder_.vocabulary();
+  const auto [count, logits] =
+      decoder_.read(slot, rest, s.request.prompt_probabilities ? LogitsOf::kEach : LogitsOf::kLast);
   s.tokens.insert(s.tokens.end(), rest.begin(), rest.begin() + count);
   s.read += count;
   counts_.prompt_tokens += count;

@@ -73,7 +73,7 @@ ValueVector local_values(ValueVector values);
 
 // The box [begin, end) of the global value that a rank's shard holds. The shard may be larger:
 // elements outside the box are padding. If several axes split one dimension, they nest, outermost
-// first.
+// first; with ContextCut::kHeads the context axis is the innermost one.
 // With ContextCut::kZigzag the tokens of the box are numbered in the order of ranks.
 struct GlobalBox {
   std::vector<int64_t> begin, end;

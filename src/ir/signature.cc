@@ -104,7 +104,8 @@ std::vector<AxisKind> divided_axes(const Mesh& mesh) {
 }
 
 // The collective (or local copy) that converts from one placement to the other. The gradient of a
-// conversion is its dual: all-gather and reduce-scatter, slice and pad, share and all-reduce.
+// conversion is its dual: all-gather and reduce-scatter, slice and pad, share
+// and all-reduce, all-to-all and the opposite all-to-all.
 std::optional<Conversion> conversion(int8_t from, int8_t to) {
   const bool whole_to = to == kReplicated || to == kShared;
   const bool whole_from = from == kReplicated || from == kShared;

@@ -35,7 +35,7 @@ enum Placement : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartia
 enum class ContextCut : uint8_t {
   kParts,  // rank r has part r of the tokens. Tensor axes divide a part further
   // Rank r of C has the chunks r and 2C − 1 − r of 2C: about the same number of causal pairs on
-  // every rank. Tensor axes divide these two chunks, one after the other, further.
+  // every rank. Tensor axes then divide the two chunks, joined in this order.
   kZigzag,
   kHeads,  // rank r has part r of the heads of a tensor-parallel rank: it nests inside these axes
 };

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "compile/compile.h"
 #include "compile/passes.h"
 #include "compile/schedule/schedule_passes.h"
 #include "plan/explain.h"
@@ -255,14 +256,21 @@ struct Knob {
 constexpr Knob kRecompute = {&compile::Layout::recompute, "recompute", "full"};
 constexpr Knob kOffload = {&compile::Layout::offload, "offload", "activations"};
 
-bool fits(const compile::CompileRequest& r, const Hardware& h, const Software& s,
-          const Target& target) {
-  const compile::CompiledBlocks blocks = compile::compile_blocks(as_compiled_by(s, r), target);
+bool step_fits(const compile::CompileRequest& r, const Hardware& h, const Target& target) {
+  const compile::CompiledBlocks blocks = compile::compile_blocks(r, target);
   for (int64_t stage = 0; stage < r.layout.pipeline; ++stage) {
     const Program p = compile::program_of(blocks, stage);
     if (!has_room(h.device, memory_need(p))) return false;
   }
   return true;
+}
+
+bool fits(const compile::CompileRequest& r, const Hardware& h, const Software& s,
+          const Target& target) {
+  const compile::CompileRequest compiled = as_compiled_by(s, r);
+  return step_fits(compiled, h, target) &&
+         std::ranges::all_of(compile::warmup_requests(compiled),
+                             [&](const auto& warmup) { return step_fits(warmup, h, target); });
 }
 
 // Returns the number of layers of the largest stage.

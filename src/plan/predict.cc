@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include "compile/compile.h"
@@ -69,19 +68,14 @@ std::optional<LeastDevices> fit_on(int64_t devices, const compile::CompileReques
 
 }  // namespace
 
-void add_warmup_memory(Prediction& p, compile::CompileRequest request, const Hardware& hardware,
-                       const Target& target) {
-  for (const int64_t microbatches : std::exchange(request.warmup_microbatches, {})) {
-    request.microbatches = microbatches;
-    const std::vector<Program> programs = compile::compile_stages(request, target);
-    for (size_t s = 0; s < programs.size(); ++s) {
-      const compile::MemoryPlan known = p.stages[s].memory;
-      compile::MemoryPlan most = compile::memory_plan(programs[s]);
-      const int64_t host = std::max(known.host, most.host);
-      if (known.arena >= most.arena) most = known;
-      most.host = host;
-      set_memory(p.stages[s], most, hardware.device);
-    }
+void add_warmup_memory(Prediction& p, const compile::CompileRequest& request,
+                       const Hardware& hardware, const Target& target) {
+  for (const compile::CompileRequest& warmup : compile::warmup_requests(request)) {
+    const std::vector<Program> programs = compile::compile_stages(warmup, target);
+    for (size_t s = 0; s < programs.size(); ++s)
+      set_memory(p.stages[s],
+                 compile::larger_of(p.stages[s].memory, compile::memory_plan(programs[s])),
+                 hardware.device);
   }
   const auto fullest = std::ranges::max_element(p.stages, {}, &StagePrediction::peak_bytes);
   p.fullest_stage = fullest - p.stages.begin();

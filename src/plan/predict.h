@@ -16,11 +16,10 @@ namespace tessera::plan {
 Prediction predict(const compile::CompileRequest& request, const Hardware& hardware,
                    const Software& software, const Target& target);
 
-// Raises the memory of each stage to that of its warm-up steps (warmup_microbatches), whose
-// programs share the arena of a full step. A step with fewer micro-batches may need more bytes,
-// because its buffers are packed differently.
-void add_warmup_memory(Prediction& p, compile::CompileRequest request, const Hardware& hardware,
-                       const Target& target);
+// Raises the memory of each stage to that of its warm-up steps (warmup_microbatches)
+// (compile::warmup_requests).
+void add_warmup_memory(Prediction& p, const compile::CompileRequest& request,
+                       const Hardware& hardware, const Target& target);
 
 // Returns the minimum number of devices (powers of two, and eighths between them) on which the
 // model fits with tensor parallelism (powers of two within a node), pipeline parallelism, full

@@ -1,6 +1,6 @@
 // Costs that layouts with the same blocks share: the time of their segments and the saved bytes per
-// layer, independent of the schedule. They are compiled once for each (tensor, context, its method,
-// expert, micro-batch, recomputation, sequence parallelism, split backward).
+// layer, independent of the schedule. They are compiled once for each (tensor, context, its method
+// and balance, expert, micro-batch, recomputation, sequence parallelism, split backward).
 #pragma once
 
 #include <array>

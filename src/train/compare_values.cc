@@ -61,13 +61,13 @@ bool is_finite(const ValueDigest& d) {
   return std::all_of(d.sums.begin(), d.sums.end(), [](double x) { return std::isfinite(x); });
 }
 
-// A state value that an update of a weight moves, and by which share of the weight's own change.
+// A state value that changes when a weight is updated, and its change as a share of the weight's.
 struct Moved {
   std::string_view weight;
   double share = 0;
 };
 
-// Returns that of a weight ("1|state|layer0.attn.qkv.weight") and of its moving average
+// Returns the share of a weight ("1|state|layer0.attn.qkv.weight") and of its moving average
 // ("1|state|layer0.attn.qkv.weight|average"); for other keys, a share of 0.
 Moved moved_by_update(std::string_view key, double average_share) {
   constexpr std::string_view kState = "|state|", kAverage = "|average";
@@ -289,7 +289,7 @@ ValueBounds value_bounds(const compile::CompileRequest& r) {
   ValueBounds bounds;
   bounds.average_share = 1 - r.average_decay;
   // The error of each layer adds to that of the layers before it, with random signs.
-  const double walk = std::sqrt(r.model.layers + 1);
+  const double walk = std::sqrt(r.model.all_layers() + 1);
   if (r.precision == compile::Precision::kFp32 && !optimizes_in_bf16(r)) {
     bounds.computed = 3e-5 * walk;
     bounds.kept = 3e-4 * walk;

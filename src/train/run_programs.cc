@@ -39,9 +39,12 @@ void try_keys(const config::RunConfig& config, const Target& target, const std::
   change(other);
   try {
     config::validate(other);
-    const Program program =
-        compile::compile(config::compile_request(other, compile::ProgramKind::kTrain), target);
-    found.emplace_back(keys, bytes_of(program, other));
+    const compile::CompileRequest request =
+        config::compile_request(other, compile::ProgramKind::kTrain);
+    int64_t bytes = bytes_of(compile::compile(request, target), other);
+    for (const compile::CompileRequest& warmup : compile::warmup_requests(request))
+      bytes = std::max(bytes, bytes_of(compile::compile(warmup, target), other));
+    found.emplace_back(keys, bytes);
   } catch (const Error&) {
     return;
   }
@@ -157,16 +160,16 @@ int64_t outside_bytes(config::Device device, int64_t communicators) {
 }
 
 void require_memory(const config::RunConfig& config, const Program& program, int64_t limit,
-                    const Target& target) {
+                    const Target& target, const char* step) {
   const int64_t outside = outside_bytes(config.run.device, communicator_count(program));
   const int64_t need = bytes_of(program, config) + outside;
   if (need <= limit) return;
   const compile::MemoryPlan m = compile::memory_plan(program);
   std::string text = fmt::format(
-      "this run needs {:.2f} GiB; this process may use {:.2f}.\n  activations {:.2f} · optimizer "
+      "{} needs {:.2f} GiB; this process may use {:.2f}.\n  activations {:.2f} · optimizer "
       "{:.2f} · weights {:.2f} · gradients {:.2f} · outside the arena {:.2f}",
-      gib(need), gib(limit), gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
-      gib(outside));
+      step, gib(need), gib(limit), gib(m.activations), gib(m.optimizer), gib(m.weights),
+      gib(m.gradients), gib(outside));
   const auto fitting = [&](const std::vector<std::pair<std::string, int64_t>>& runs) {
     std::string fits;
     for (const auto& [keys, bytes] : runs)

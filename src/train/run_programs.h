@@ -35,9 +35,9 @@ constexpr int64_t kCommunicatorBytes = 128 << 20;  // per communicator: staging 
 // communicators.
 int64_t outside_bytes(config::Device device, int64_t communicators);
 
-// Throws Error if the program does not fit in `limit` bytes. The message has the memory by kind,
-// and settings with which the run would fit.
+// Throws Error if the program does not fit in `limit` bytes. The message begins with `step`, and
+// has the memory by kind and settings with which the run would fit.
 void require_memory(const config::RunConfig& config, const Program& program, int64_t limit,
-                    const Target& target);
+                    const Target& target, const char* step = "this run");
 
 }  // namespace tessera::train

@@ -136,7 +136,7 @@ void RunStart::compile(const RunDevice& device, std::unique_ptr<runtime::Prepare
   if (device.gpu)
     for (const std::string& line : device_lines(engine)) say(line);
   say(layout_line(config_));
-  const compile::MemoryPlan m = compile::memory_plan(parts_.trainer->program());
+  const compile::MemoryPlan m = step_memory(config_, engine);
   for (const std::string& line : memory_lines(m, engine, device)) say(line);
   if (!config_.evaluation.tasks.empty())
     require_task_memory(options_.tasks.bytes(config_), device.need(m), device.memory_limit());

@@ -161,10 +161,9 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   require_memory(config, programs[0], limit, target);
   programs.push_back(compile::compile(validation, target));
   // A warm-up step has fewer micro-batches, so it is a program of its own.
-  for (const int64_t microbatches : request.warmup_microbatches) {
-    request.microbatches = microbatches;
-    programs.push_back(compile::compile(request, target));
-    require_memory(config, programs.back(), limit, target);
+  for (const compile::CompileRequest& warmup : compile::warmup_requests(request)) {
+    programs.push_back(compile::compile(warmup, target));
+    require_memory(config, programs.back(), limit, target, "a step of batch.warmup_sizes");
   }
   if (config.metrics.noise_scale_every_steps > 0) {
     request.microbatches = 1;
@@ -443,6 +442,13 @@ namespace {
 constexpr const char* kUpdates = "updates";
 
 }  // namespace
+
+compile::MemoryPlan step_memory(const config::RunConfig& config, const runtime::Engine& engine) {
+  compile::MemoryPlan most = compile::memory_plan(engine.program());
+  for (size_t i = 0; i < config.batch.warmup_sizes.size(); ++i)
+    most = compile::larger_of(most, compile::memory_plan(engine.program(kRamp + i)));
+  return most;
+}
 
 int64_t updates_before(const checkpoint::CheckpointHeader& header) {
   const auto stored = [&](const char* name) -> const int64_t* {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "compile/memory/memory_plan.h"
 #include "config/run_config.h"
 #include "data/batches.h"
 #include "data/training_data.h"
@@ -162,6 +163,9 @@ class Trainer {
   std::deque<StepInput> started_;  // steps that are started and not finished
   std::unique_ptr<runtime::Engine> engine_;
 };
+
+// Returns the memory of the step that needs the most: a full step, or one of batch.warmup_sizes.
+compile::MemoryPlan step_memory(const config::RunConfig& config, const runtime::Engine& engine);
 
 // ---- The number of updates of a run, as checkpoints store it. Steps that fp16 skipped are not
 // updates.

@@ -110,8 +110,8 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
 
 namespace {
 
-// Adds this rank's shard of a value to a digest. Elements count at their place in the whole value,
-// also where the tokens of the rank are two ranges of a sequence (ContextCut::kZigzag).
+// Adds this rank's shard of a value to a digest. Each element has the index that it has in the
+// whole value, even if the tokens of the rank are two ranges of a sequence (ContextCut::kZigzag).
 void add_shard(ValueDigest& d, const TensorView& view, const Value& value,
                const runtime::RankPosition& position, uint64_t name) {
   const GlobalBox box = global_box_of(value, position.mesh, position.at);

@@ -76,20 +76,26 @@ TEST(LayoutCheck, AdafactorAndAdaptersWantWholeHeads) {
   };
   EXPECT_EQ(said_of(), "");
   r.optimizer.kind = OptimizerKind::kAdafactor;
-  EXPECT_EQ(
-      said_of(),
-      "layout.tensor = 4 does not divide kv_heads = 2, so 2 ranks have the same keys and "
-      "values, which optimizer.kind: adafactor does not work with. Possible here: tensor = 1, "
-      "2; or another optimizer.");
+  EXPECT_EQ(said_of(),
+            "layout.tensor = 4 does not divide kv_heads = 2, so 2 ranks have the same keys and "
+            "values, which optimizer.kind: adafactor does not support. Possible here: tensor = 1, "
+            "2; or another optimizer.");
   r.optimizer.kind = OptimizerKind::kAdamW;
   r.groups = {{{"embed.*"}, {.kind = OptimizerKind::kMuon}}};
-  EXPECT_NE(said_of().find("optimizer.kind: muon does not work with"), std::string::npos);
+  EXPECT_NE(said_of().find("optimizer.kind: muon does not support"), std::string::npos);
   r.groups.clear();
   r.adapters.rank = 4;
-  EXPECT_NE(said_of().find("which lora does not work with. Possible here: tensor = 1, 2."),
+  EXPECT_NE(said_of().find("which lora does not support. Possible here: tensor = 1, 2."),
             std::string::npos);
   r.layout.tensor = 2;
   EXPECT_EQ(said_of(), "");
+  r.layout.context = 2;
+  r.layout.context_method = ContextMethod::kHeads;
+  EXPECT_NE(said_of().find("tensor x context = 1, 2; or layout.context_method: gather."),
+            std::string::npos);
+  // The gathered keys and values of 4 tensor-parallel ranks would be copies too.
+  r.layout.tensor = 4;
+  EXPECT_NE(said_of().find("tensor x context = 1, 2."), std::string::npos);
 }
 
 TEST(LayoutCheck, SequenceParallelismDividesTokens) {

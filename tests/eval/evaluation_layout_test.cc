@@ -18,7 +18,8 @@ TEST(EvaluationLayout, IsParsedAndPrinted) {
   EXPECT_EQ(to_string(parse_layout("tensor=1")), "1 rank");
   for (const char* wrong :
        {"", "tensor", "tensor=", "tensor=x", "tensor=0", "tensor=-2", "rows=2", "tensor=2,,data=2",
-        "tensor=2 ", "zero=7", "expert=2", "data=2,expert=0", "data=4000000"})
+        "tensor=2 ", "zero=7", "expert=2", "data=2,expert=0", "data=4000000",
+        "data=1048576,tensor=1048576,pipeline=1048576,context=16"})
     EXPECT_THROW(parse_layout(wrong), Error) << wrong;
 }
 

@@ -121,9 +121,9 @@ TEST_P(Batches, ChunksHaveTheBitsOfSingleTokens) {
   const auto width = static_cast<size_t>(decoder.vocabulary());
   std::vector<float> chunks;
   for (std::span<const int32_t> rest = text; !rest.empty();) {
-    const std::span<const float> logits = decoder.read(0, rest);
+    const auto [count, logits] = decoder.read(0, rest, LogitsOf::kEach);
     chunks.insert(chunks.end(), logits.begin(), logits.end());
-    rest = rest.subspan(logits.size() / width);
+    rest = rest.subspan(static_cast<size_t>(count));
   }
   ASSERT_EQ(chunks.size(), text.size() * width);
   for (size_t t = 0; t < text.size(); ++t) {
@@ -150,7 +150,7 @@ TEST_P(Batches, DividedLogitsEqualThoseOfTheCache) {
   };
   for (SlotDecoder* d : {static_cast<SlotDecoder*>(&divided), static_cast<SlotDecoder*>(&cached)})
     for (std::span<const int32_t> rest = std::span(text).first(9); !rest.empty();)
-      rest = rest.subspan(d->read(1, rest).size() / width);
+      rest = rest.subspan(static_cast<size_t>(d->read(1, rest, LogitsOf::kLast).tokens));
   for (size_t t = 9; t < text.size(); ++t) {
     for (SlotDecoder* d : {static_cast<SlotDecoder*>(&divided), static_cast<SlotDecoder*>(&cached)})
       d->step(std::array{SlotToken{0, other[t]}, SlotToken{1, text[t]}});
@@ -158,10 +158,16 @@ TEST_P(Batches, DividedLogitsEqualThoseOfTheCache) {
     compare(divided.logits(1), cached.logits(1));
   }
   // A slot gets another text with the same beginning.
-  divided.rewind(1, 4);
-  cached.rewind(1, 4);
-  const std::span<const int32_t> next = std::span(other).first(3);
-  compare(divided.read(1, next).last(width), cached.read(1, next).last(width));
+  for (const LogitsOf which : {LogitsOf::kLast, LogitsOf::kEach}) {
+    const std::span<const int32_t> next = std::span(other).first(5);
+    divided.rewind(1, 4);
+    cached.rewind(1, 4);
+    const PromptRead a = divided.read(1, next, which), b = cached.read(1, next, which);
+    EXPECT_EQ(a.tokens, 5);
+    EXPECT_EQ(b.tokens, 5);
+    if (which == LogitsOf::kEach) compare(a.logits, b.logits);
+    compare(a.logits.last(width), b.logits.last(width));
+  }
 }
 
 class OneModel : public testing::Test {

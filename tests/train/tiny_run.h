@@ -61,14 +61,22 @@ inline data::BatchSource pair_batches(const config::RunConfig& c, data::BatchSha
 }
 
 // The batches of a rank along the data axis. Any function of (sample, place) that is not constant
-// will do as text.
+// will do as text. With intra_document_masking, a row holds two documents.
 inline data::BatchSource batches(const config::RunConfig& c, int64_t data_rank = 0) {
   const data::BatchShape shape = config::batch_shape(c, data_rank);
   if (c.model.encoder_layers > 0) return pair_batches(c, shape);
-  return data::BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
-    for (size_t t = 0; t < out.size(); ++t)
-      out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);
-    return static_cast<int64_t>(out.size());
+  const bool masked = c.data.intra_document_masking;
+  return data::BatchSource(shape, [masked](int64_t sample, const data::SampleRow& row) {
+    std::vector<int32_t> ids(row.tokens.size() + 1);
+    for (size_t t = 0; t < ids.size(); ++t)
+      ids[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);
+    data::fill_row(ids, row);
+    const size_t second = masked ? 5 + static_cast<size_t>(sample % 7) : row.tokens.size();
+    for (size_t t = second; t < row.tokens.size(); ++t) {
+      row.positions[t] = static_cast<int32_t>(t - second);
+      row.documents[t] = 1;
+    }
+    if (masked) row.labels[second - 1] = data::kIgnoredLabel;
   });
 }
 

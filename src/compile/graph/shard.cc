@@ -42,8 +42,8 @@ void set_cut(Sharding& s, ContextCut cut) {
   s.cut = s.place[AxisKind::kContext] >= 0 ? cut : ContextCut::kParts;
 }
 
-// Returns true if the conversion gives a rank its heads of a weight, such as sinks, that all
-// context-parallel ranks have.
+// Returns true if the conversion selects a rank's own heads of a weight, such as sinks, that every
+// context-parallel rank holds.
 bool is_slice_of_heads(Sharding from, const Sharding& to) {
   if (from.place[AxisKind::kContext] != kShared || to.cut != ContextCut::kHeads) return false;
   from.place[AxisKind::kContext] = to.place[AxisKind::kContext];

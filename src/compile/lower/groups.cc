@@ -30,9 +30,9 @@ GroupRef tensor_axes(const Mesh& mesh) {
   return axes;
 }
 
-// Returns those that divide the matrices of a weight. The directions of a group are added over
-// these axes. A replicated matrix in the same buffer would be counted once per rank, so it is in
-// another group, whose directions are not added over them.
+// Returns the tensor axes that divide the matrices of a weight. The directions of a group are added
+// over these axes. A replicated matrix in the same buffer would be counted once per rank, so it is
+// in another group, whose directions are not added over them.
 GroupRef dividing_axes(const Value& weight, const Mesh& mesh) {
   GroupRef axes;
   for (const AxisKind a : {AxisKind::kTensorKv, AxisKind::kTensor})

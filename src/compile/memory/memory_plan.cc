@@ -122,4 +122,10 @@ MemoryPlan memory_plan(const Program& p) {
   return m;
 }
 
+MemoryPlan larger_of(const MemoryPlan& a, const MemoryPlan& b) {
+  MemoryPlan larger = b.arena > a.arena ? b : a;
+  larger.host = std::max(a.host, b.host);
+  return larger;
+}
+
 }  // namespace tessera::compile

@@ -35,5 +35,8 @@ struct MemoryPlan {
   int64_t communicators = 0;  // communicator_count()
 };
 MemoryPlan memory_plan(const Program& program);
+// Returns the memory of two programs that share their arenas: the plan with the larger arena, with
+// the larger host arena.
+MemoryPlan larger_of(const MemoryPlan& a, const MemoryPlan& b);
 
 }  // namespace tessera::compile

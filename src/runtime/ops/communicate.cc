@@ -1,7 +1,7 @@
 // Bindings of collectives and messages. A collective runs along one dimension of a value, [outer,
-// n, inner]; the shard of a rank is a range of n. If outer = 1, the shards are contiguous and the
-// transfer works in place. Otherwise they are packed into the workspace, shard by shard, and
-// unpacked afterwards:
+// n, inner]; the shard of a rank is a range of n, or two ranges (ContextCut::kZigzag). If outer = 1
+// and each shard is one range, the shards are contiguous and the transfer works in place. Otherwise
+// they are packed into the workspace, shard by shard, and unpacked afterwards:
 //
 //   whole     [ o0: r0 r1 r2 | o1: r0 r1 r2 ]       r: rows of that rank
 //   packed    [ r0: o0 o1 | r1: o0 o1 | r2: o0 o1 ]
