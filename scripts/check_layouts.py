@@ -644,7 +644,7 @@ class Place:
         rows = self.work / "rows.jsonl"
         start = [] if ranks == 1 else [*mpirun(RUN_SECONDS), "-n", str(ranks)]
         command = [*start, str(self.tessera), "eval", str(checkpoint), str(data), "--allow-foreign-tokenizer",
-                   "--layout", layout, "--examples", str(rows), "--threads", "1", "--samples", "9", "--json"]
+                   "--layout", layout, "--examples", str(rows), "--force", "--threads", "1", "--samples", "9", "--json"]
         for name in TASKS:
             command += ["--task", str(self.work / "tasks" / f"{name}.yaml")]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -11,7 +11,7 @@ packages_for() {
       zlib1g-dev libxxhash-dev libsentencepiece-dev libre2-dev \
       libopenmpi-dev openmpi-bin libeigen3-dev libjs-dygraphs ccache mold ;;
     quickstart) echo dict-gcide xz-utils ;;
-    test) echo libgtest-dev python3 python3-venv dpkg-dev dict-gcide procps ;;
+    test) echo libgtest-dev python3 python3-venv dpkg-dev dict-gcide procps curl ;;
     check) echo python3 git clang-format clang-tidy universal-ctags chromium ;;
     fuzz) echo clang llvm libomp-dev libclang-rt-dev ;;
     bench) echo libbenchmark-dev libopenblas-dev python3-venv time ;;

@@ -292,6 +292,7 @@ void check_command(const EvalCommand& c, const Arguments& a) {
   require_logits_files(c.logits_file, c.tokens_file, c.source_file, c.force);
   if (c.tasks.files.empty() && !c.examples_file.empty())
     throw UsageError("eval: --examples requires --task.");
+  if (!c.examples_file.empty()) data::refuse_existing(c.examples_file, c.force);
   require_eval_data(c.data);
   for (const std::string& name : c.tasks.files) require_task("--task", name);
   if (read_rank_info().ranks > 1 && !c.logits_file.empty())

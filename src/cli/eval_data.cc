@@ -64,6 +64,13 @@ void corrupt_as_trained(const Tree& config, const data::Tokenizer& tokenizer,
   take_value(config, "data", "mean_span", spec.spans->how.mean_span);
 }
 
+bool trained_on_instructions(const Tree& config) {
+  const Tree* const data = config.as_members() != nullptr ? config.find("data") : nullptr;
+  const Tree* const files =
+      data != nullptr && data->as_members() != nullptr ? data->find("instructions") : nullptr;
+  return files != nullptr && files->as_list() != nullptr && !files->as_list()->empty();
+}
+
 // Returns the sample length of the training run, or the model's context if the header does not
 // contain the length (an imported model) or contains a larger one.
 int64_t trained_length(const checkpoint::CheckpointReader& reader,
@@ -216,7 +223,10 @@ void DataScorer::instructions(const std::string& file) {
   if (o_.form.empty() && form != nullptr && form->as_string() != nullptr)
     config.data.form = *form->as_string();
   read_chat_as_trained(stored, config.chat);
-  take_value(stored, "data", "intra_document_masking", config.data.intra_document_masking);
+  // The default of runs on instructions, which an imported model and a run on text do not have.
+  config.data.intra_document_masking = !has_encoder();
+  if (trained_on_instructions(stored))
+    take_value(stored, "data", "intra_document_masking", config.data.intra_document_masking);
   take_value(stored, "data", "target_length", config.data.target_length);
   if (has_encoder() && config.data.target_length == 0) config.data.target_length = length_;
   config.data.long_examples = o_.long_examples == "skip"       ? data::LongExamples::kSkip

@@ -1,11 +1,12 @@
 // tessera finetune: writes a run file for chat data and a model, and trains it.
 //
 // The run file has what the two determine: the length of sequences from the model's context, the
-// number of steps from the number of packed rows. Everything else is a default that key=value
-// overrides, or that the next run changes in the file.
+// number of steps from the number of packed rows. Everything else is a default, or a key=value of
+// the command line, which the file keeps.
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -93,16 +94,43 @@ void set_in(Tree& root, const char* section, const char* key, int64_t value) {
   root.set(section, std::move(own));
 }
 
-// Sets rows per step and the number of steps: as many rows as give at least four steps per epoch.
-void set_steps(Tree& root, const FineTuning& f, int64_t rows) {
+bool is_on_command_line(const config::RunConfig& config, const std::string& path) {
+  const auto place = config.places.find(path);
+  return place != config.places.end() && place->second.starts_with("command line");
+}
+
+// Sets rows per step and the number of steps: as many rows as give at least four steps per epoch,
+// or those of the command line.
+void set_steps(Tree& root, const FineTuning& f, const config::RunConfig& config, int64_t rows) {
   int64_t global = kMostRows;
   while (global > 1 && 4 * global > rows) global /= 2;
+  if (is_on_command_line(config, "batch.global")) global = config.batch.global;
   const double all = f.epochs * static_cast<double>(rows) / static_cast<double>(global);
   const int64_t steps = std::max<int64_t>(static_cast<int64_t>(all + 0.5), 1);
   set_in(root, "batch", "global", global);
-  set_in(root, "batch", "micro", std::min<int64_t>(global, 4));
+  set_in(root, "batch", "micro", std::gcd<int64_t>(global, 4));
   set_in(root, "schedule", "steps", steps);
   set_in(root, "schedule", "warmup_steps", steps / 20);
+}
+
+// Adds the members of `more` to `root`, where they replace those with the same keys.
+void merge(Tree& root, const Tree& more) {
+  for (const auto& [key, value] : *more.as_members()) {
+    const Tree* own = root.find(key);
+    Tree merged = value;
+    if (own != nullptr && own->as_members() != nullptr && value.as_members() != nullptr) {
+      merged = *own;
+      merge(merged, value);
+    }
+    root.set(key, std::move(merged));
+  }
+}
+
+// Adds the keys of the command line, so that the run file alone resumes the run.
+void add_given_keys(Tree& root, config::RunConfig& config) {
+  std::vector<Field> given = fields_of(config);
+  std::erase_if(given, [&](const Field& f) { return !is_on_command_line(config, f.path); });
+  merge(root, write_fields(given));
 }
 
 // Writes the run file, or checks that it is the same as that of an earlier call, which is resumed.
@@ -148,21 +176,20 @@ int verb_finetune(Args args) {
     f.sequence_length = std::min(
         train::load_run({run_file(f, file), source}, overrides).model.context, kLongestRow);
   Tree tree = run_file(f, file);
-  const config::RunConfig config = train::load_run({tree, source}, overrides);
+  config::RunConfig config = train::load_run({tree, source}, overrides);
   config::validate(config);
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(config));
   const train::TrainingRowReader rows(config, tokenizer->vocabulary_size(), *tokenizer);
   const std::optional<data::InstructionCounts> counts = rows.counts();
   if (!counts)
     throw UsageError("finetune: data.instructions is empty, expected the files of --data");
-  set_steps(tree, f, counts->rows);
+  set_steps(tree, f, config, counts->rows);
+  add_given_keys(tree, config);
   put_run_file(file,
                "# Written by `tessera finetune`. `tessera train` with this file resumes it.\n" +
                    to_yaml(tree));
   show("run file  {}\n", source);
-  std::vector<std::string> train_args{source};
-  train_args.insert(train_args.end(), overrides.begin(), overrides.end());
-  return verb_train(train_args);
+  return verb_train({&source, 1});
 }
 
 }  // namespace tessera::cli

@@ -92,8 +92,14 @@ TEST_F(ChatProgram, FinetuneTakesModelTokenizerAndTemplateFromTheFolder) {
       << told;
   EXPECT_TRUE(contains(get("tuned/finetune.yaml"), "from: hf"));
   EXPECT_TRUE(contains(good(fmt::format("generate tuned {}", kAsk)), "\"text\":\"zwei\""));
-  good(command);  // the same command resumes
+  EXPECT_TRUE(contains(get("tuned/finetune.yaml"), "threads: 1"));
+  good(command);  // the same command resumes, and so does its run file
+  good("train tuned/finetune.yaml");
   fails(command + " --lora 4", {"tuned/finetune.yaml: exists, with other settings"});
+  // One row, twice per step.
+  good("finetune --from hf --data more.json --out wide --epochs 6 batch.global=2 run.threads=1");
+  EXPECT_TRUE(contains(get("wide/finetune.yaml"), "global: 2"));
+  EXPECT_TRUE(contains(get("wide/finetune.yaml"), "steps: 3\n"));
   good("checkpoint export tuned --to hf2");
   EXPECT_EQ(get("hf2/chat_template.jinja"), kChatMl);
 }
@@ -157,6 +163,17 @@ TEST_F(ChatProgram, EvalReadsConversationsAsTheRunDid) {
   const double logged = number_after(get("chat/metrics.jsonl"), "\"validation_loss\":");
   const std::string found = good("eval chat --instructions chat.jsonl --json");
   EXPECT_NEAR(number_after(found, "\"loss\":"), logged, 1e-5) << found;
+}
+
+// The conversations in a row are apart, as in the run, although the folder does not describe it.
+TEST_F(ChatProgram, EvalOfAnExportIsEvalOfTheRun) {
+  good("train chat.yaml");
+  good("checkpoint export chat --to hf");
+  const auto loss_of = [&](const char* model) {
+    return number_after(good(fmt::format("eval {} --instructions chat.jsonl --json", model)),
+                        "\"loss\":");
+  };
+  EXPECT_NEAR(loss_of("hf"), loss_of("chat"), 1e-5);
 }
 
 TEST_F(ChatProgram, EvalOfATextIsEvalOfItsDataset) {

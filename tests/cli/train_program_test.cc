@@ -331,6 +331,10 @@ TEST_F(TrainProgram, TasksAreEvaluatedOnTheWay) {
     EXPECT_NE(events.find(scalar("task/words/accuracy", said_of_step, "accuracy")),
               std::string::npos)
         << said_of_step;
+  const std::string kept = "eval run/checkpoints/4 --task words.yaml --examples scores.jsonl";
+  EXPECT_EQ(run(kept).code, 0);
+  expect_fault(kept, {"scores.jsonl: exists already", "--force"});
+  EXPECT_EQ(run(kept + " --force").code, 0);
   expect_fault("train run.yaml evaluation.every_steps=2 run.directory=o",
                {"evaluation.every_steps = 2", "evaluation.tasks names no task file"});
   expect_fault("train run.yaml evaluation.tasks=[none.yaml] run.directory=o", {"none.yaml"});
