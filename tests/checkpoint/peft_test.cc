@@ -17,7 +17,7 @@ AdapterSettings settings_of(const std::string& members) {
   return read_peft_settings(folder.path());
 }
 
-std::string error_of(const std::string& members) {
+std::string settings_error(const std::string& members) {
   try {
     settings_of(R"("target_modules": ["q_proj"], )" + members);
   } catch (const Error& e) {
@@ -49,11 +49,11 @@ TEST(Peft, WhatIsNotComputedIsRejectedByItsName) {
                             R"("init_lora_weights": "pissa")", R"("init_lora_weights": "loftq")",
                             R"("a_later_setting": 3)"}) {
     const std::string text = given, key = text.substr(1, text.find('"', 1) - 1);
-    EXPECT_NE(error_of(given).find("has " + key + " = "), std::string::npos)
-        << given << ": " << error_of(given);
+    EXPECT_NE(settings_error(given).find("has " + key + " = "), std::string::npos)
+        << given << ": " << settings_error(given);
   }
-  EXPECT_NE(error_of(R"("r": 0)").find("has r = 0"), std::string::npos);
-  EXPECT_NE(error_of(R"("lora_alpha": -1)").find("lora_alpha = -1"), std::string::npos);
+  EXPECT_NE(settings_error(R"("r": 0)").find("has r = 0"), std::string::npos);
+  EXPECT_NE(settings_error(R"("lora_alpha": -1)").find("lora_alpha = -1"), std::string::npos);
   EXPECT_THROW(settings_of(""), Error);
   EXPECT_THROW(settings_of(R"("target_modules": ".*q_proj")"), Error);
 }
