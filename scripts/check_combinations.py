@@ -492,7 +492,7 @@ def task_on(case, layout, ranks):
     """The loss, and the log-likelihoods of a task."""
     rows = case.folder / f"examples-{layout}.jsonl"
     found = case.say_json("eval", "run", "../few", "--sequence-length", CONTEXT, "--task", "../task.yaml",
-                          "--examples", rows.name, "--layout", layout, ranks=ranks)
+                          "--examples", rows.name, "--force", "--layout", layout, ranks=ranks)
     lines = [json.loads(line) for line in rows.read_text().splitlines()]
     return found["results"][0]["loss"], [x for line in lines for x in line["log_likelihood"]]
 

@@ -31,6 +31,6 @@ before=$("$tessera" chat runs/chat --temperature 0 <<<"$question")
 after=$("$tessera" chat runs/preferences --temperature 0 <<<"$question")
 printf 'before: %s\nafter:  %s\n' "$before" "$after"
 case $after in
-  "It is $before.") ;;
-  *) echo "expected the answer 'It is $before.'" >&2; exit 1 ;;
+  "It is "*.) ;;
+  *) echo "expected a sentence, such as 'It is green.'" >&2; exit 1 ;;
 esac

@@ -148,11 +148,17 @@ class Verification {
   //   gradient that is only noise into updates of full size.
   // - Muon's iterations make all singular values 1, also those that are only noise. In 16 bits this
   //   noise is large, so that the runs do one iteration, which multiplies it by less than 4.
+  // - Adafactor's updates are a share of the weight's size, at least of min_parameter_scale. A
+  // weight
+  //   that starts at zero, such as an adapter's, stays so small that its products underflow in
+  //   fp16.
   Tree::Members steady_settings(const config::OptimizerSection& o) const {
     const bool exact = config_.precision == compile::Precision::kFp32;
     Tree::Members settings = {{"epsilon", Tree(std::max(o.epsilon, exact ? 1e-5 : 1e-3))}};
     if (traits_of(o.kind).matrices && !exact)
       settings.emplace_back("newton_schulz_steps", Tree(int64_t{1}));
+    if (o.kind == OptimizerKind::kAdafactor && config_.precision == compile::Precision::kFp16)
+      settings.emplace_back("min_parameter_scale", Tree(1.0));
     return settings;
   }
 
