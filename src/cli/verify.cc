@@ -148,10 +148,9 @@ class Verification {
   //   gradient that is only noise into updates of full size.
   // - Muon's iterations make all singular values 1, also those that are only noise. In 16 bits this
   //   noise is large, so that the runs do one iteration, which multiplies it by less than 4.
-  // - Adafactor's updates are a share of the weight's size, at least of min_parameter_scale. A
-  // weight
-  //   that starts at zero, such as an adapter's, stays so small that its products underflow in
-  //   fp16.
+  // - Adafactor's updates are a share of the weight's size, which counts as min_parameter_scale at
+  //   least. A weight that starts at zero, such as an adapter's, stays so small that what is
+  //   computed from it underflows in fp16.
   Tree::Members steady_settings(const config::OptimizerSection& o) const {
     const bool exact = config_.precision == compile::Precision::kFp32;
     Tree::Members settings = {{"epsilon", Tree(std::max(o.epsilon, exact ? 1e-5 : 1e-3))}};
