@@ -353,7 +353,9 @@ def with_ahead(case):
     rng = random.Random("ahead" + json.dumps(case))
     if case["model.family"] in ("gpt2", "neox", "t5") or rng.random() < 3 / 4:
         return case
-    if any(case.get(f"layout.{axis}", 1) > 1 for axis in ("pipeline", "context", "expert")):
+    kinds = json.dumps([case["optimizer.kind"], case.get("optimizer.groups", "")])
+    divided = any(case.get(f"layout.{axis}", 1) > 1 for axis in ("pipeline", "context", "expert"))
+    if divided or "adafactor" in kinds:
         return case  # not supported
     return {**case, "model.mtp_depth": rng.choice([1, 1, 2]), "loss.mtp_weight": rng.choice([0.1, 0.5])}
 

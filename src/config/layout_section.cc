@@ -60,13 +60,18 @@ void check_average(const RunConfig& run, KeyErrors& errors) {
                run.optimizer.ema, kind);
 }
 
-// The rules of widths are for updates whose size does not depend on that of the gradient.
-void check_mup(const RunConfig& run, KeyErrors& errors) {
-  if (run.model.mup.base == 0) return;
+// Returns the kinds of the run's optimizer and of those of its groups.
+std::vector<OptimizerKind> optimizer_kinds(const RunConfig& run) {
   std::vector<OptimizerKind> kinds = {run.optimizer.kind};
   for (const OptimizerGroupSection& group : run.optimizer.groups)
     kinds.push_back(settings_of(group, run.optimizer).kind);
-  for (const OptimizerKind kind : kinds)
+  return kinds;
+}
+
+// The rules of widths are for updates whose size does not depend on that of the gradient.
+void check_mup(const RunConfig& run, KeyErrors& errors) {
+  if (run.model.mup.base == 0) return;
+  for (const OptimizerKind kind : optimizer_kinds(run))
     if (kind == OptimizerKind::kSgd || traits_of(kind).factored)
       return errors.add("model.mup.base",
                         "= {}, but optimizer.kind is {}, for which mup is not supported. Possible: "
@@ -74,17 +79,31 @@ void check_mup(const RunConfig& run, KeyErrors& errors) {
                         run.model.mup.base, name_of_entry(kind));
 }
 
+// Adafactor's factors are laid out by the GEMMs of a program, and the program that validates lacks
+// those of the modules.
+void check_ahead(const RunConfig& run, KeyErrors& errors) {
+  if (run.model.mtp_depth == 0) return;
+  const compile::Layout& l = run.layout;
+  if (l.pipeline > 1 || l.context > 1 || l.expert > 1)
+    errors.add("model.mtp_depth",
+               "= {} is not supported with layout.pipeline, layout.context or layout.expert above "
+               "1. Set them to 1, or mtp_depth to 0.",
+               run.model.mtp_depth);
+  for (const OptimizerKind kind : optimizer_kinds(run))
+    if (traits_of(kind).factored)
+      return errors.add("model.mtp_depth",
+                        "= {} is not supported with optimizer.kind = {}. Use another optimizer, or "
+                        "set mtp_depth to 0.",
+                        run.model.mtp_depth, name_of_entry(kind));
+}
+
 }  // namespace
 
 void check_policies(const RunConfig& run, KeyErrors& errors) {
   check_average(run, errors);
   check_mup(run, errors);
+  check_ahead(run, errors);
   const compile::Layout& l = run.layout;
-  if (run.model.mtp_depth > 0 && (l.pipeline > 1 || l.context > 1 || l.expert > 1))
-    errors.add("model.mtp_depth",
-               "= {} is not supported with layout.pipeline, layout.context or layout.expert above "
-               "1. Set them to 1, or mtp_depth to 0.",
-               run.model.mtp_depth);
   if (!is_recomputation(l.recompute, run.model.all_layers()))
     errors.add(
         "layout.recompute",
