@@ -225,8 +225,11 @@ class Verification {
                 many = read_curve(folder_ / "many" / "metrics.jsonl");
     bool good = one.losses.size() == many.losses.size();
     for (size_t s = 0; s < std::min(one.losses.size(), many.losses.size()); ++s) {
-      // The errors of tokens have random signs, so that of a mean grows as there are fewer.
-      const double few = std::sqrt(std::max(1.0, kManyTokens / one.tokens[s]));
+      // The errors of tokens, or of pairs of answers, have random signs, so that of a mean grows as
+      // there are fewer.
+      const double terms =
+          config_.objective.has_pairs() ? static_cast<double>(config_.batch.global) : one.tokens[s];
+      const double few = std::sqrt(std::max(1.0, kManyTokens / terms));
       const bool loss =
           std::abs(one.losses[s] - many.losses[s]) <= few * bound_.losses * std::abs(one.losses[s]);
       const bool norm = both_skipped(one.norms[s], many.norms[s]) ||
