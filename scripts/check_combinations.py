@@ -33,6 +33,7 @@ A new factor or choice is a line in FACTORS; a new command is a function in VERB
 Ends with 1 if anything failed, with 77 (skipped) where there is no mpirun.
 """
 import argparse
+import collections
 import concurrent.futures
 import itertools
 import json
@@ -47,12 +48,14 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 
 from small_runs import (SKIPPED, RandomTexts, metrics, mpirun, optimizer_kinds, run_tessera,
                         unigram_tokenizer)
 
 STEPS = 4
 CONTEXT = 32
+LAG = 4  # a rejection counts from this many configurations later on; at least the number of workers
 RUN = """\
 run: {{ name: combination, directory: run, seed: 7, threads: 1 }}
 model: {{ layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocabulary: 0,
@@ -266,6 +269,7 @@ class Cover:
         self.place = {factor: k for k, factor in enumerate(FACTORS)}
         self.refused_with = {}  # choice → rejected sets of choices with it
         self.open = set()
+        self.runs = collections.Counter()  # pair → configurations with it
         for first, second in itertools.combinations(FACTORS, 2):
             for a, b in itertools.product(FACTORS[first], FACTORS[second]):
                 self.open.add(((first, a), (second, b)))
@@ -323,10 +327,14 @@ class Cover:
 
     def ran(self, chosen):
         self.open -= self.pairs_of(chosen)
+        self.runs.update(self.pairs_of(chosen))
 
-    def refuse(self, choices):
+    def refuse(self, chosen, choices):
+        """Removes a configuration that is rejected for these choices in it."""
         for choice in choices:
             self.refused_with.setdefault(choice, []).append(frozenset(choices))
+        self.runs.subtract(self.pairs_of(chosen))
+        self.open |= {pair for pair in self.pairs_of(chosen) if not self.runs[pair]}
 
 
 # How commands are run.
@@ -349,6 +357,19 @@ def check_ended(command, done):
         raise Refused(errors[0][9:])
     raise Broken(f"{command[0]} ended with {done.returncode}: "
                  f"{errors[0] if errors else done.stdout[-600:] + said[-600:]}")
+
+
+class Loss(typing.NamedTuple):
+    """A loss, and of what its rounding errors are a share: of the loss, or of the rewards of pairs of
+    answers if these are larger."""
+
+    value: float
+    size: float
+
+    @staticmethod
+    def of(line):
+        rewards = [abs(line.get(f"rewards_{which}") or 0) for which in ("chosen", "rejected")]
+        return Loss(line["loss"], max(abs(line["loss"] or 0), sum(rewards)))
 
 
 class Case:
@@ -385,7 +406,7 @@ class Case:
 
     def metrics(self, directory):
         lines = metrics(self.folder / directory)
-        losses = {line["step"]: line["loss"] for line in lines if "loss" in line}
+        losses = {line["step"]: Loss.of(line) for line in lines if "loss" in line}
         validation = [line["validation_loss"] for line in lines if "validation_loss" in line]
         return losses, validation[-1] if validation else None
 
@@ -393,16 +414,25 @@ class Case:
         low = FP8_BOUND if self.chosen["gemm_dtype"] == "fp8" else 0
         return max(BOUNDS[self.chosen["precision"]], low)
 
-    def check_near(self, what, found, expected, bound):
-        if found is None or expected is None or not abs(found - expected) <= bound * abs(expected):
-            raise Broken(f"{what} is {found}, expected {expected} within {bound:g}")
+    def check_near(self, what, found, expected, bound, size=None):
+        """Losses that differ by at most `bound`, relative to `size`: by default the expected loss."""
+        if found is None or expected is None:
+            raise Broken(f"{what} is {found}, expected {expected}")
+        largest = bound * (abs(expected) if size is None else size)
+        if not abs(found - expected) <= largest:
+            raise Broken(f"{what} is {found}, expected {expected} within {largest:g}")
+
+    def check_step(self, what, losses, step, bound):
+        """The loss of a step is that of train."""
+        expected = self.losses[step]
+        self.check_near(what, losses[step].value, expected.value, bound, expected.size)
 
 
 # ---- The commands, in the order in which they run on a case.
 
 def train(case):
     case.losses, case.validation = case.train("run")
-    numbers = list(case.losses.values())
+    numbers = [loss.value for loss in case.losses.values()]
     if len(numbers) != STEPS or not all(n is not None and math.isfinite(n) for n in numbers):
         raise Broken(f"losses are {numbers}")
     logged = (case.folder / "run" / "log.txt").read_text()
@@ -441,7 +471,7 @@ def plan_search(case):
 def best_layout(case):
     losses, _ = case.train("best", "layout.search=true", "layout.cluster=../machine.yaml",
                            "run.stop_after_steps=1", "checkpoint.every_steps=0")
-    case.check_near("the first loss", losses[1], case.losses[1], case.bound())
+    case.check_step("the first loss", losses, 1, case.bound())
 
 
 def verify(case):
@@ -478,9 +508,8 @@ def resume(case):
                            ranks=ranks_of(other))
     if min(losses) != STEPS // 2 + 1 or max(losses) != STEPS:
         raise Broken(f"resumed in layout {name}: steps are {list(losses)}")
-    for step, loss in losses.items():
-        case.check_near(f"resumed in layout {name}: loss of step {step}", loss, case.losses[step],
-                        case.bound())
+    for step in losses:
+        case.check_step(f"resumed in layout {name}: loss of step {step}", losses, step, case.bound())
 
 
 def loss_of(case, checkpoint, *data):
@@ -576,31 +605,50 @@ class Check:
     def __init__(self, place, options):
         self.place, self.options = place, options
         self.cover = Cover(options.seed)
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()  # guards what follows
+        self.choosing = threading.Lock()  # guards the cover, cases, generated, applied and factors_of
         self.tried = {verb: set() for verb in VERBS}
         self.passed = {verb: set() for verb in VERBS}
         self.seconds = dict.fromkeys(VERBS, 0.0)
         self.messages = {}  # (verb, message) → choices
         self.factors_of = {}  # an error without numbers and model → the factors that cause it
         self.failures = []
-        self.cases = self.drawn = 0
+        self.trained = {}  # index → None, or the case and the error with which train rejects it
+        self.cases = self.generated = self.applied = 0
 
     def take(self):
-        with self.lock:
+        """The next configuration. A rejection has effect LAG configurations later, so that the configurations
+        of a seed do not depend on which worker is faster."""
+        with self.choosing:
             most = self.options.most
             if self.options.case is not None:
-                most = 1
-            if self.options.case is not None and self.cases == 0:
+                self.generated += 1
+                chosen = {**self.cover.defaults, **self.options.case}
                 self.cases = 1
-                return 1, {**self.cover.defaults, **self.options.case}
-            if most and self.cases >= most:
-                return None, None
-            chosen = self.cover.next()
-            if chosen:
-                self.cover.ran(chosen)  # undone if it is rejected
-                self.cases += 1
-                self.drawn += 1
-            return self.drawn, chosen
+                return self.generated, chosen if self.generated == 1 else None
+            self.apply(self.generated - LAG)
+            chosen = None
+            while chosen is None:
+                if not most or self.cases < most:
+                    chosen = self.cover.next()
+                if chosen is None:
+                    if self.applied == self.generated:
+                        return None, None
+                    self.apply(self.applied + 1)
+            self.cover.ran(chosen)  # undone if it is rejected
+            self.cases += 1
+            self.generated += 1
+            return self.generated, chosen
+
+    def apply(self, last):
+        """Applies the rejections of the configurations up to this index, in their order."""
+        while self.applied < last:
+            index = self.applied + 1
+            with self.lock:
+                self.lock.wait_for(lambda: index in self.trained)
+            if rejected := self.trained.pop(index):
+                self.refuse(*rejected)
+            self.applied = index
 
     def work(self):
         while True:
@@ -614,18 +662,23 @@ class Check:
         pairs = self.cover.pairs_of(chosen)
         for verb, function in VERBS.items():
             began = time.monotonic()
+            refused = None
             try:
                 function(case)
                 with self.lock:
                     self.passed[verb] |= pairs
-            except Refused as refused:
-                self.refuse(index, case, verb, str(refused))
+            except Refused as error:
+                refused = str(error)
             except (Broken, KeyError, AttributeError, subprocess.TimeoutExpired) as broken:
                 self.fail(index, case, verb, f"{type(broken).__name__}: {broken}")
             with self.lock:
                 self.tried[verb] |= pairs
                 self.seconds[verb] += time.monotonic() - began
-            if verb == "train" and pairs - self.passed[verb]:
+            if verb == "train" and self.options.case is None:
+                self.ended_training(index, refused and (case, refused))
+            elif refused:
+                self.note_refused(case, verb, refused)
+            if verb == "train" and (refused or (index, verb) in self.failures):
                 return
         if self.options.case is None and not any(f[0] == index for f in self.failures):
             shutil.rmtree(case.folder)
@@ -636,21 +689,25 @@ class Check:
         print(f"BAD {index} {verb}: {text}\n    {words_of(case.chosen.items())}\n    "
               f"{' '.join(case.keys)}", flush=True)
 
-    def refuse(self, index, case, verb, message):
-        """Reduces a rejected configuration to the choices that cause the error."""
-        needed = list(case.chosen.items())
-        if verb == "train":
-            needed = self.smallest(case, message)
+    def ended_training(self, index, rejected):
+        with self.lock:
+            self.trained[index] = rejected
+            self.lock.notify_all()
+
+    def note_refused(self, case, verb, message, needed=()):
         with self.lock:
             known = self.messages.setdefault((verb, re.sub(r"[\d.]+", "N", message)), (message, []))
-            known[1].append(words_of(needed) if verb == "train" else "")
-            if verb != "train":
-                return
-            self.cover.refuse(needed)
-            if self.options.case is None:  # another configuration in its place
-                self.cases -= 1
-            self.cover.open |= {p for p in self.cover.pairs_of(case.chosen)
-                                if p not in self.passed["train"]}
+            known[1].append(words_of(needed))
+
+    def refuse(self, case, message):
+        """Reduces a configuration that train rejects to the choices that cause the error."""
+        began = time.monotonic()
+        needed = self.smallest(case, message)
+        self.note_refused(case, "train", message, needed)
+        self.cover.refuse(case.chosen, needed)
+        self.cases -= 1  # another configuration is generated instead
+        with self.lock:
+            self.seconds["train"] += time.monotonic() - began
         shutil.rmtree(case.folder, ignore_errors=True)
 
     def smallest(self, case, message):
@@ -668,11 +725,13 @@ class Check:
         return needed
 
     def search_smallest(self, rejected, same, trains):
-        chosen = dict(rejected)
-        for factor, default in self.cover.defaults.items():
-            fewer = {**chosen, factor: default}
-            if fewer != chosen and self.refusal(fewer, trains) == same:
-                chosen = fewer
+        chosen, before = dict(rejected), None
+        while chosen != before:  # a default may be rejected for another reason until other choices are gone
+            before = chosen
+            for factor, default in self.cover.defaults.items():
+                fewer = {**chosen, factor: default}
+                if fewer != chosen and self.refusal(fewer, trains) == same:
+                    chosen = fewer
         needed = []
         for factor, default in self.cover.defaults.items():
             others = [other for other in FACTORS[factor] if other != default]

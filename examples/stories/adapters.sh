@@ -4,8 +4,9 @@
 # usage: adapters.sh
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
-[ -d runs/chat ] || "$stories/chat_model.sh"
+need_chat_model
 
+rm -rf chat-hf merged tuned-hf lora-peft runs/lora
 step "a Hugging Face folder of a chat model"
 "$tessera" checkpoint export runs/chat --to chat-hf
 ls chat-hf
@@ -19,7 +20,7 @@ for name in chat held_out; do
 done
 head -n 1 chat_sentences.jsonl
 
-step "LoRA: only two small matrices beside each weight are trained"
+step "LoRA: adds two small matrices to each weight, and trains only these"
 "$tessera" finetune --from chat-hf --data chat_sentences.jsonl --validation held_out_sentences.jsonl --out runs/lora \
   --epochs 6 --lora 8 --learning-rate 5e-3 batch.global=4
 "$tessera" chat runs/lora --temperature 0 <<<'Which color is the balin?'

@@ -5,6 +5,7 @@
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 
+rm -rf .stories/* text.txt chat.jsonl held_out.jsonl data runs
 step "facts about invented animals"
 make_facts
 head -n 3 text.txt
@@ -22,7 +23,7 @@ model: { family: llama, layers: 2, hidden: 128, heads: 4, feed_forward: 344, con
 data: { tokenizer: tokenizer.json, train: [data/text], sequence_length: 64 }
 batch: { global: 32, micro: 32 }
 optimizer: { learning_rate: 3.0e-3 }
-schedule: { kind: cosine, steps: 300, warmup_steps: 20 }
+schedule: { kind: cosine, steps: 600, warmup_steps: 20 }
 END
 "$tessera" train base.yaml
 "$tessera" generate runs/base --prompt 'The balin' --max-tokens 12 --temperature 0
@@ -38,7 +39,7 @@ cat >chatml.jinja <<'END'
 {% endif %}
 END
 "$tessera" finetune --from runs/base --data chat.jsonl --validation held_out.jsonl --out runs/chat \
-  --epochs 12 --learning-rate 1e-3 data.chat_template=chatml.jinja batch.global=4
+  --epochs 16 --learning-rate 1e-3 data.chat_template=chatml.jinja batch.global=4
 
 step "three conversations"
 for question in 'Which color is the balin?' 'Where does the balin live?' 'What does the balin eat?'; do
@@ -52,3 +53,4 @@ step "questions about animals that were in no conversation of the training"
 share=$(right_answers runs/chat held_out.jsonl)
 echo "right answers: $share"
 expect_at_least "$share" 0.5 "right answers to held_out.jsonl"
+touch .stories/chat_model

@@ -4,7 +4,7 @@
 # usage: evaluate.sh
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
-[ -d runs/chat ] || "$stories/chat_model.sh"
+need_chat_model
 
 tail -n 400 text.txt >some_text.txt
 for model in runs/base runs/chat; do

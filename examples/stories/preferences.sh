@@ -4,8 +4,9 @@
 # usage: preferences.sh
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
-[ -d runs/chat ] || "$stories/chat_model.sh"
+need_chat_model
 
+rm -rf runs/preferences
 step "pairs of answers"
 sentences chat.jsonl | awk -F'|' '{
   message = "[{\"role\": \"%s\", \"content\": \"%s\"}]"

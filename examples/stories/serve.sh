@@ -4,7 +4,7 @@
 # usage: serve.sh
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
-[ -d runs/chat ] || "$stories/chat_model.sh"
+need_chat_model
 
 step "the server"
 "$tessera" serve runs/chat --port 0 >server.txt 2>&1 &

@@ -96,7 +96,7 @@ void read_factors(CheckpointReader& r, const StoredTensor& w, const StoredTensor
     x.add(i * x.columns, x.columns, row.data());
     double squares = 0;
     for (const float v : row) squares += static_cast<double>(v) * v;
-    factors[at] = m[at] / std::sqrt(squares);
+    factors[at] = squares > 0 ? m[at] / std::sqrt(squares) : 0;
   }
   x.factors = std::move(factors);
 }

@@ -414,6 +414,7 @@ PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::st
         "{}: contains no adapters, expected a run with lora.rank. Export the model without "
         "--adapter.",
         checkpoint.string());
+  require_logits(reader);
   const AdapterSettings settings = adapter_settings(reader);
   const model::ModelConfig model = stored_model(reader);
   require_adapters_of_parts(reader, model);

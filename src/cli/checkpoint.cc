@@ -433,9 +433,9 @@ int export_folder(Args args) {
   arguments.option(base, "--base", "NAME", "with --adapter: name or path of the base model");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  if (adapter) return export_adapter(checkpoint, to, base, json);
   checkpoint::HfExportOptions options = export_options(dtype, max_file_bytes);
   options.averages = is_average(weights);
+  if (adapter) return export_adapter(checkpoint, to, base, options, json);
   const Clock clock;
   const Path source = choose_checkpoint(checkpoint);
   describe_tokenizer(source, options);

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "checkpoint/hf_folder.h"
+
 namespace tessera::cli {
 
 // Creates the checkpoint `out` from a base model and the adapters of a PEFT folder. Returns the
@@ -10,8 +12,9 @@ namespace tessera::cli {
 int import_adapter(const std::string& base, const std::string& folder, const std::string& out,
                    bool json);
 
-// Writes the adapters of a checkpoint to a PEFT folder. Returns the exit code.
+// Writes the adapters of a checkpoint to a PEFT folder. Returns the exit code. Throws UsageError
+// for options other than the defaults.
 int export_adapter(const std::string& checkpoint, const std::string& folder,
-                   const std::string& base, bool json);
+                   const std::string& base, const checkpoint::HfExportOptions& options, bool json);
 
 }  // namespace tessera::cli

@@ -131,8 +131,8 @@ int check_text(const std::vector<std::string>& files) {
 compile::MemoryPlan memory_of(const Program& p, const compile::CompileRequest& request,
                               const Target& target) {
   compile::MemoryPlan most = compile::memory_plan(p);
-  for (const compile::CompileRequest& warmup : compile::warmup_requests(request))
-    most = compile::larger_of(most, compile::memory_plan(compile::compile(warmup, target)));
+  for (const compile::CompileRequest& smaller : compile::smaller_steps(request))
+    most = compile::larger_of(most, compile::memory_plan(compile::compile(smaller, target)));
   return most;
 }
 

@@ -4,6 +4,7 @@
 // number of steps from the number of packed rows. Everything else is a default, or a key=value of
 // the command line, which the file keeps.
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <numeric>
@@ -23,6 +24,8 @@ namespace tessera::cli {
 namespace {
 
 constexpr int64_t kLongestRow = 2048, kMostRows = 16;  // tokens per row, rows per step
+constexpr int64_t kUnknownSteps = 1'000'000;           // before the rows are counted
+constexpr double kMostEpochs = 1e6;
 
 struct FineTuning {
   std::string from, out;
@@ -54,7 +57,7 @@ std::string date_for(const Path& file) {
   return date != nullptr && date->as_string() != nullptr ? *date->as_string() : today();
 }
 
-// Returns the run file with one step and one row per step.
+// Returns the run file before the rows are counted.
 Tree run_file(const FineTuning& f, const Path& file) {
   Tree run, data, checkpoint, optimizer, schedule, batch, root;
   if (Path(f.out).has_filename()) run.set("name", Tree(Path(f.out).filename().string()));
@@ -66,13 +69,13 @@ Tree run_file(const FineTuning& f, const Path& file) {
   data.set("sequence_length", Tree(f.sequence_length));
   data.set("long_examples", Tree(std::string("skip")));
   data.set("template_date", Tree(date_for(file)));
-  batch.set("global", Tree(int64_t{1}));
+  batch.set("global", Tree(kMostRows));
   batch.set("micro", Tree(int64_t{1}));
   const double rate = f.lora > 0 ? 2e-4 : 2e-5;
   optimizer.set("learning_rate", Tree(f.learning_rate > 0 ? f.learning_rate : rate));
   optimizer.set("weight_decay", Tree(0.0));
   schedule.set("kind", Tree(std::string("cosine")));
-  schedule.set("steps", Tree(int64_t{1}));
+  schedule.set("steps", Tree(kUnknownSteps));
   root.set("run", std::move(run));
   root.set("checkpoint", std::move(checkpoint));
   root.set("data", std::move(data));
@@ -99,18 +102,44 @@ bool is_on_command_line(const config::RunConfig& config, const std::string& path
   return place != config.places.end() && place->second.starts_with("command line");
 }
 
-// Sets rows per step and the number of steps: as many rows as give at least four steps per epoch,
-// or those of the command line.
-void set_steps(Tree& root, const FineTuning& f, const config::RunConfig& config, int64_t rows) {
-  int64_t global = kMostRows;
-  while (global > 1 && 4 * global > rows) global /= 2;
-  if (is_on_command_line(config, "batch.global")) global = config.batch.global;
-  const double all = f.epochs * static_cast<double>(rows) / static_cast<double>(global);
-  const int64_t steps = std::max<int64_t>(static_cast<int64_t>(all + 0.5), 1);
+// Sets the rows per step: as many as give at least four steps per epoch, a multiple of the rows
+// that all ranks process at the same time. Keys of the command line stay.
+int64_t set_rows(Tree& root, const config::RunConfig& config, int64_t rows) {
+  const bool has_micro = is_on_command_line(config, "batch.micro");
+  // Values out of range are reported by the validation of the whole file.
+  const auto in_range = [](int64_t x) { return std::clamp<int64_t>(x, 1, 1 << 20); };
+  const int64_t ranks = in_range(config.layout.data),
+                together = ranks * (has_micro ? in_range(config.batch.micro) : 1);
+  int64_t multiple = std::max<int64_t>(kMostRows / together, 1);
+  while (multiple > 1 && 4 * multiple * together > rows) multiple /= 2;
+  const int64_t global =
+      is_on_command_line(config, "batch.global") ? config.batch.global : multiple * together;
   set_in(root, "batch", "global", global);
-  set_in(root, "batch", "micro", std::gcd<int64_t>(global, 4));
-  set_in(root, "schedule", "steps", steps);
+  if (!has_micro) set_in(root, "batch", "micro", std::gcd<int64_t>(global / ranks, 4));
+  return global;
+}
+
+// Sets the rows per step and the number of steps for `rows` rows per epoch.
+void set_steps(Tree& root, const FineTuning& f, const config::RunConfig& config, int64_t rows) {
+  const auto global = static_cast<double>(set_rows(root, config, rows));
+  int64_t steps = config.schedule.steps;
+  if (!is_on_command_line(config, "schedule.steps")) {
+    steps = std::max<int64_t>(std::llround(f.epochs * static_cast<double>(rows) / global), 1);
+    set_in(root, "schedule", "steps", steps);
+  }
   set_in(root, "schedule", "warmup_steps", steps / 20);
+}
+
+// Throws UsageError for an option outside its range.
+void check_options(const FineTuning& f) {
+  if (!(f.epochs > 0 && f.epochs <= kMostEpochs))
+    throw UsageError("--epochs is {}, expected a number above 0 and at most {}", f.epochs,
+                     kMostEpochs);
+  if (f.lora < 0) throw UsageError("--lora is {}, expected a rank, or 0 for all weights", f.lora);
+  if (!(f.learning_rate >= 0))
+    throw UsageError("--learning-rate is {}, expected a number above 0", f.learning_rate);
+  if (f.sequence_length < 0)
+    throw UsageError("--sequence-length is {}, expected a number above 0", f.sequence_length);
 }
 
 // Adds the members of `more` to `root`, where they replace those with the same keys.
@@ -169,7 +198,7 @@ int verb_finetune(Args args) {
                    "tokens per row; default: the model's context, at most 2048");
   arguments.many(overrides, "key=value", "overrides of run-file keys");
   if (!arguments.parse(args)) return 0;
-  if (!(f.epochs > 0)) throw UsageError("--epochs is {}, expected a number above 0", f.epochs);
+  check_options(f);
   const Path file = Path(f.out) / "finetune.yaml";
   const std::string source = file.string();
   if (f.sequence_length == 0)
@@ -177,7 +206,8 @@ int verb_finetune(Args args) {
         train::load_run({run_file(f, file), source}, overrides).model.context, kLongestRow);
   Tree tree = run_file(f, file);
   config::RunConfig config = train::load_run({tree, source}, overrides);
-  config::validate(config);
+  set_rows(tree, config, kMostRows);
+  config::validate(train::load_run({tree, source}, overrides));
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(config));
   const train::TrainingRowReader rows(config, tokenizer->vocabulary_size(), *tokenizer);
   const std::optional<data::InstructionCounts> counts = rows.counts();
@@ -185,6 +215,7 @@ int verb_finetune(Args args) {
     throw UsageError("finetune: data.instructions is empty, expected the files of --data");
   set_steps(tree, f, config, counts->rows);
   add_given_keys(tree, config);
+  config::validate(train::load_run({tree, source}, overrides));
   put_run_file(file,
                "# Written by `tessera finetune`. `tessera train` with this file resumes it.\n" +
                    to_yaml(tree));

@@ -168,7 +168,7 @@ int predict_step(const Plan& plan, const Outputs& outputs) {
   const compile::CompileRequest request = plan::as_compiled_by(plan.software, plan.request);
   const std::vector<Program> stages = compile::compile_stages(request, plan.target);
   plan::Prediction p = plan::simulate(stages, plan.hardware, plan.software);
-  plan::add_warmup_memory(p, request, plan.hardware, plan.target);
+  plan::add_smaller_steps(p, request, plan.hardware, plan.target);
   if (!outputs.svg.empty())
     write_output(outputs.svg,
                  plan::draw(stages, plan::timeline_of(stages, plan.hardware, plan.software)),

@@ -30,12 +30,14 @@
 namespace tessera::cli {
 namespace {
 
+// `sizes`: of what the rounding errors of a loss are a share: of the loss, or of the rewards of
+// pairs of answers if these are larger.
 struct Curve {
-  std::vector<double> losses, norms, tokens;
+  std::vector<double> losses, norms, tokens, sizes;
 };
 
-// The tolerances of losses (of a step with kManyTokens) and of gradient norms, relative to those of
-// one rank.
+// The tolerances of losses (of a step with kManyTokens) and of gradient norms, relative to the
+// sizes and norms of one rank.
 constexpr double kManyTokens = 128;
 struct Bound {
   double losses = 0, norms = 0;
@@ -82,6 +84,9 @@ Curve read_curve(const Path& metrics) {
     c.losses.push_back(number(t, "loss"));
     c.norms.push_back(number(t, "grad_norm"));
     c.tokens.push_back(number(t, "tokens"));
+    const double rewards =
+        std::abs(number(t, "rewards_chosen")) + std::abs(number(t, "rewards_rejected"));
+    c.sizes.push_back(std::fmax(std::abs(c.losses.back()), rewards));  // NaN without rewards
   }
   return c;
 }
@@ -226,12 +231,11 @@ class Verification {
     bool good = one.losses.size() == many.losses.size();
     for (size_t s = 0; s < std::min(one.losses.size(), many.losses.size()); ++s) {
       // The errors of tokens, or of pairs of answers, have random signs, so that of a mean grows as
-      // there are fewer.
-      const double terms =
-          config_.objective.has_pairs() ? static_cast<double>(config_.batch.global) : one.tokens[s];
-      const double few = std::sqrt(std::max(1.0, kManyTokens / terms));
+      // there are fewer. Metrics have the sum of the tokens of all steps so far.
+      const double terms = one.tokens[s] - (s > 0 ? one.tokens[s - 1] : 0);
+      const double few = std::sqrt(std::max(1.0, kManyTokens / std::max(1.0, terms)));
       const bool loss =
-          std::abs(one.losses[s] - many.losses[s]) <= few * bound_.losses * std::abs(one.losses[s]);
+          std::abs(one.losses[s] - many.losses[s]) <= few * bound_.losses * one.sizes[s];
       const bool norm = both_skipped(one.norms[s], many.norms[s]) ||
                         std::abs(one.norms[s] - many.norms[s]) <= bound_.norms * one.norms[s];
       good = good && loss && norm;

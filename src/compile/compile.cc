@@ -25,6 +25,7 @@ Context checked(const CompileRequest& asked, const Target& target) {
   const CompileRequest& r = asked;
   check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.encoder_tokens});
   check_head_copies(r);
+  check_multi_token(r);
   CHECK(r.precision != Precision::kAuto, "precision auto must be resolved before compile()");
   CHECK(!r.reuse_encoder_output || (r.kind == ProgramKind::kDecode && r.model.encoder_layers > 0),
         "only a decoder that follows an encoder can be compiled without it");
@@ -89,13 +90,16 @@ std::vector<Value> trained_values(const CompileRequest& request) {
 
 }  // namespace
 
-std::vector<CompileRequest> warmup_requests(const CompileRequest& request) {
+std::vector<CompileRequest> smaller_steps(const CompileRequest& request) {
   std::vector<CompileRequest> steps;
-  for (const int64_t microbatches : request.warmup_microbatches) {
-    steps.push_back(request);
-    steps.back().microbatches = microbatches;
-    steps.back().warmup_microbatches.clear();
-  }
+  const auto add = [&](int64_t microbatches) {
+    CompileRequest& step = steps.emplace_back(request);
+    step.microbatches = microbatches;
+    step.warmup_microbatches.clear();
+    step.measures_noise = false;
+  };
+  for (const int64_t microbatches : request.warmup_microbatches) add(microbatches);
+  if (request.measures_noise) add(1);
   return steps;
 }
 

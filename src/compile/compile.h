@@ -21,10 +21,10 @@ Program compile(const CompileRequest& request, const Target& target);
 // program. The passes over blocks run once.
 std::vector<Program> compile_stages(const CompileRequest& request, const Target& target);
 
-// Returns the requests of the warm-up steps (warmup_microbatches). Their programs share the arena
-// with that of the full step. They may need more bytes, because their buffers are packed
-// differently.
-std::vector<CompileRequest> warmup_requests(const CompileRequest& request);
+// Returns the requests of the run's steps with fewer micro-batches: those of warmup_microbatches,
+// then that of measures_noise. Their programs share the arena with that of the full step. They may
+// need more bytes, because their buffers are packed differently.
+std::vector<CompileRequest> smaller_steps(const CompileRequest& request);
 
 // Returns the state of request.stage after the named pass. Throws as compile() does.
 State compile_through(std::string_view pass, const CompileRequest& request, const Target& target,

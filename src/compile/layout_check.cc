@@ -195,4 +195,19 @@ void check_head_copies(const CompileRequest& r) {
       adapters || family ? "" : "; or another optimizer");
 }
 
+// Other layouts have not been compared with one rank yet
+// (docs/decisions/multi_token_prediction.md).
+bool supports_multi_token(const Layout& l) {
+  return l.pipeline == 1 && l.context == 1 && l.expert == 1;
+}
+
+void check_multi_token(const CompileRequest& r) {
+  if (r.kind != ProgramKind::kTrain || r.model.mtp_depth == 0 || supports_multi_token(r.layout))
+    return;
+  throw Error(
+      "model.mtp_depth = {} is not supported with layout.pipeline, layout.context or layout.expert "
+      "above 1. Set them to 1, or mtp_depth to 0.",
+      r.model.mtp_depth);
+}
+
 }  // namespace tessera::compile

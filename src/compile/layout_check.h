@@ -32,4 +32,8 @@ void check_layout(const model::ModelConfig& model, const Layout& layout, const B
 void check_head_copies(const CompileRequest& request);
 bool can_copy_heads(const CompileRequest& request);
 
+// Throws Error if the request trains multi-token prediction in a layout that does not support it.
+void check_multi_token(const CompileRequest& request);
+bool supports_multi_token(const Layout& layout);
+
 }  // namespace tessera::compile

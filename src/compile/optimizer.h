@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct OptimizerPolicy {
 struct OptimizerGroup {
   std::vector<std::string> match;  // '*' for any text
   OptimizerPolicy policy;
+  // That of the weights which `policy` leaves to AdamW, if it differs from `policy` in more than
+  // its kind.
+  std::optional<OptimizerPolicy> rest = {};
   bool matrices_only = false;  // only weights of GEMMs in layers (muP)
 };
 

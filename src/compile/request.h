@@ -47,9 +47,11 @@ struct CompileRequest {
                                       // log-probabilities of the answers, for the host
   int64_t cache_tokens = 0;           // kDecode only: positions of the cache; 0: the context
   int64_t microbatches = 1;           // per step
-  // Micro-batches of the steps with the batches of batch.warmup_sizes. Their programs share the
-  // arena with that of a full step; compile() does not read this.
+  // Smaller steps of the same run, which compile() does not read (compile/compile.h): the
+  // micro-batches of those with the batches of batch.warmup_sizes, and whether there is one of a
+  // single micro-batch for the gradient-noise scale.
   std::vector<int64_t> warmup_microbatches;
+  bool measures_noise = false;
   int64_t stage = 0;  // pipeline stage of the program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that
   // programs of one run agree on the offsets of all state.
@@ -58,7 +60,9 @@ struct CompileRequest {
   // The optimizer of the weights with that Value::policy.
   OptimizerPolicy policy(int64_t number) const {
     if (!is_adamw_of(number)) return number == 0 ? optimizer : groups.at(number - 1).policy;
-    OptimizerPolicy rest = policy(adamw_of(number));
+    const int64_t group = adamw_of(number);
+    OptimizerPolicy rest = policy(group);
+    if (group > 0) rest = groups.at(group - 1).rest.value_or(rest);
     rest.kind = OptimizerKind::kAdamW;
     return rest;
   }

@@ -39,6 +39,7 @@ void check_layout(const RunConfig& run, KeyErrors& errors) {
     compile::check_layout(run.model, run.layout,
                           {run.batch.global, run.batch.micro, r.tokens, r.encoder_tokens});
     compile::check_head_copies(r);
+    compile::check_multi_token(r);
   });
 }
 
@@ -60,41 +61,37 @@ void check_average(const RunConfig& run, KeyErrors& errors) {
                run.optimizer.ema, kind);
 }
 
-// Returns the kinds of the run's optimizer and of those of its groups.
-std::vector<OptimizerKind> optimizer_kinds(const RunConfig& run) {
-  std::vector<OptimizerKind> kinds = {run.optimizer.kind};
+// Returns the kinds of the run's optimizer and of its groups, with their keys.
+std::vector<std::pair<std::string, OptimizerKind>> optimizer_kinds(const RunConfig& run) {
+  std::vector<std::pair<std::string, OptimizerKind>> kinds = {
+      {"optimizer.kind", run.optimizer.kind}};
   for (const OptimizerGroupSection& group : run.optimizer.groups)
-    kinds.push_back(settings_of(group, run.optimizer).kind);
+    kinds.emplace_back(fmt::format("optimizer.groups[{}].kind", kinds.size() - 1),
+                       settings_of(group, run.optimizer).kind);
   return kinds;
 }
 
 // The rules of widths are for updates whose size does not depend on that of the gradient.
 void check_mup(const RunConfig& run, KeyErrors& errors) {
   if (run.model.mup.base == 0) return;
-  for (const OptimizerKind kind : optimizer_kinds(run))
+  for (const auto& [key, kind] : optimizer_kinds(run))
     if (kind == OptimizerKind::kSgd || traits_of(kind).factored)
       return errors.add("model.mup.base",
-                        "= {}, but optimizer.kind is {}, for which mup is not supported. Possible: "
-                        "adamw, lion, muon, schedule_free.",
-                        run.model.mup.base, name_of_entry(kind));
+                        "= {}, but {} is {}, for which mup is not supported. Possible: adamw, "
+                        "lion, muon, schedule_free.",
+                        run.model.mup.base, key, name_of_entry(kind));
 }
 
 // Adafactor's factors are laid out by the GEMMs of a program, and the program that validates lacks
 // those of the modules.
 void check_ahead(const RunConfig& run, KeyErrors& errors) {
   if (run.model.mtp_depth == 0) return;
-  const compile::Layout& l = run.layout;
-  if (l.pipeline > 1 || l.context > 1 || l.expert > 1)
-    errors.add("model.mtp_depth",
-               "= {} is not supported with layout.pipeline, layout.context or layout.expert above "
-               "1. Set them to 1, or mtp_depth to 0.",
-               run.model.mtp_depth);
-  for (const OptimizerKind kind : optimizer_kinds(run))
+  for (const auto& [key, kind] : optimizer_kinds(run))
     if (traits_of(kind).factored)
       return errors.add("model.mtp_depth",
-                        "= {} is not supported with optimizer.kind = {}. Use another optimizer, or "
-                        "set mtp_depth to 0.",
-                        run.model.mtp_depth, name_of_entry(kind));
+                        "= {} is not supported with {} = {}. Use another optimizer, or set "
+                        "mtp_depth to 0.",
+                        run.model.mtp_depth, key, name_of_entry(kind));
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ void check_own_keys(const ObjectiveSection& o, const RunConfig& run, KeyErrors& 
   const auto given = [&](const char* key) { return run.places.contains(key); };
   const ObjectiveSection defaults;
   const Kind kind = o.kind;
+  only("objective.beta", given("objective.beta") && o.beta != defaults.beta,
+       o.has_pairs() && kind != Kind::kReward, "dpo, ipo, orpo, kto and simpo");
   only("objective.gamma", given("objective.gamma") && o.gamma != defaults.gamma,
        kind == Kind::kSimpo, "simpo");
   only("objective.label_smoothing", o.label_smoothing != 0, kind == Kind::kDpo, "dpo");
@@ -105,6 +107,10 @@ void check(const ObjectiveSection& o, const RunConfig& run, KeyErrors& errors) {
                "= {} is not supported with objective.kind = {}. Remove it; dpo has "
                "objective.label_smoothing.",
                run.loss.label_smoothing, kind);
+  if (o.kind == Kind::kReward && !run.evaluation.tasks.empty())
+    errors.add("evaluation.tasks",
+               "is not supported with objective.kind = reward, whose model has scores in place of "
+               "the logits of tokens. Remove it.");
   if (run.model.mtp_depth > 0)
     errors.add("model.mtp_depth",
                "= {} is not supported with objective.kind = {}, which predicts no tokens. Set it "

@@ -36,25 +36,34 @@ compile::OptimizerPolicy policy_of(const OptimizerSection& o, compile::Precision
           .bf16_newton_schulz = o.newton_schulz_dtype == NewtonSchulzType::kBf16};
 }
 
-// Returns the optimizer of a layer's matrices in a model that is `ratio` times as wide as the one
-// whose hyper-parameters are used (docs/decisions/mup.md). The decay per step, the product of the
-// rate and weight_decay, stays.
-compile::OptimizerPolicy of_matrices(compile::OptimizerPolicy policy, double ratio) {
-  const bool orthogonal = traits_of(policy.kind).matrices;
-  if (orthogonal) ratio = policy.update_scale == UpdateScale::kSpectral ? std::sqrt(ratio) : 1;
+// Returns the policy of a layer's matrices, which an optimizer of `kind` updates, in a model that
+// is `ratio` times as wide as the one whose hyper-parameters are used (docs/decisions/mup.md). The
+// decay per step, the product of the rate and weight_decay, stays.
+compile::OptimizerPolicy of_matrices(compile::OptimizerPolicy policy, OptimizerKind kind,
+                                     double ratio) {
+  if (traits_of(kind).matrices)
+    ratio = policy.update_scale == UpdateScale::kSpectral ? std::sqrt(ratio) : 1;
   policy.rate_multiplier /= ratio;
   policy.weight_decay *= ratio;
   return policy;
 }
 
-// Puts a group of matrices before each group, and one for the run's own optimizer after all.
+// Puts a group of matrices before each group, and one for the run's own optimizer after all. Muon
+// leaves the routers among them to AdamW.
 void divide_by_shape(compile::CompileRequest& r, double ratio) {
   std::vector<compile::OptimizerGroup> groups;
+  const auto add_matrices = [&](const std::vector<std::string>& match,
+                                const compile::OptimizerPolicy& policy) {
+    groups.push_back({.match = match,
+                      .policy = of_matrices(policy, policy.kind, ratio),
+                      .rest = of_matrices(policy, OptimizerKind::kAdamW, ratio),
+                      .matrices_only = true});
+  };
   for (const compile::OptimizerGroup& g : r.groups) {
-    groups.push_back({g.match, of_matrices(g.policy, ratio), true});
+    add_matrices(g.match, g.policy);
     groups.push_back(g);
   }
-  groups.push_back({{"*"}, of_matrices(r.optimizer, ratio), true});
+  add_matrices({"*"}, r.optimizer);
   r.groups = std::move(groups);
 }
 
@@ -97,6 +106,8 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Progra
   if (kind == compile::ProgramKind::kTrain)
     for (const int64_t batch : config.batch.warmup_sizes)
       r.warmup_microbatches.push_back(batch / together);
+  r.measures_noise =
+      kind == compile::ProgramKind::kTrain && config.metrics.noise_scale_every_steps > 0;
   r.optimizer_state = true;
   return r;
 }
@@ -104,6 +115,11 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Progra
 int64_t row_tokens(const RunConfig& config) {
   const compile::CompileRequest r = compile_request(config, compile::ProgramKind::kTrain);
   return r.tokens + r.encoder_tokens;
+}
+
+size_t smaller_steps(const RunConfig& config) {
+  const bool measures_noise = config.metrics.noise_scale_every_steps > 0;
+  return config.batch.warmup_sizes.size() + (measures_noise ? 1 : 0);
 }
 
 data::BatchShape batch_shape(const RunConfig& config, int64_t rank) {

@@ -53,7 +53,15 @@ struct PreferenceData::Example {
 
 namespace {
 
-// Gives a pair without a prompt the common beginning of its answers as its prompt.
+// Returns true if the prompt is in the answers: there is none, or it is a text and the answers are
+// conversations that repeat it, as in ultrafeedback_binarized. TRL's rule.
+bool prompt_is_in_answers(const Tree& line, const std::string& prompt, const std::string& chosen) {
+  const Tree* own = line.find(prompt);
+  if (own == nullptr || own->is_null()) return true;
+  return own->as_string() != nullptr && line.find(chosen)->as_list() != nullptr;
+}
+
+// Makes the common beginning of both answers their prompt.
 void split_prompt(Tree& line, const std::string& prompt, const std::string& chosen,
                   const std::string& rejected, const std::string& place) {
   const Tree a = *line.find(chosen), b = *line.find(rejected);
@@ -112,8 +120,20 @@ std::vector<PreferenceData::Example> PreferenceData::examples_of(const JsonExamp
   const std::string chosen = key("chosen"), rejected = key("rejected");
   if (has("chosen") && has("rejected")) {
     JsonExample pair = line;
-    if (!has("prompt") && !has("instruction"))
+    for (const char* other : {"messages", "conversations"})
+      if (has(other))
+        throw Error(
+            "{}: the object has '{}' next to '{}' and '{}', expected the conversation under '{}'",
+            place, key(other), chosen, rejected, key("prompt"));
+    if (!has("instruction") && prompt_is_in_answers(pair.tree, key("prompt"), chosen))
       split_prompt(pair.tree, key("prompt"), chosen, rejected, place);
+    const Tree &a = *pair.tree.find(chosen), &b = *pair.tree.find(rejected);
+    if ((a.as_string() == nullptr) != (b.as_string() == nullptr))
+      throw Error("{}: one of '{}' and '{}' is a text, expected two texts or two lists of messages",
+                  place, chosen, rejected);
+    if (a.as_members() != nullptr && pair.tree.find(key("prompt")) == nullptr)
+      throw Error("{}: '{}' is one message, expected '{}' with the messages before it", place,
+                  chosen, key("prompt"));
     double margin = 0;
     if (has("margin")) {
       margin = number_in(*line.tree.find(key("margin"))).value_or(NAN);
@@ -136,6 +156,29 @@ std::vector<PreferenceData::Example> PreferenceData::examples_of(const JsonExamp
       use_ == PreferenceUse::kExamples
           ? fmt::format(", or '{}', '{}' and '{}'", key("prompt"), key("completion"), key("label"))
           : "");
+}
+
+// Returns for each example the next one that has another prompt, around the end; the next one if
+// all prompts are the same.
+std::vector<size_t> PreferenceData::with_other_prompts(const std::vector<Example>& examples) const {
+  const size_t n = examples.size();
+  const auto prompt_of = [&](size_t i) {
+    std::string text;
+    for (const char* part : {"prompt", "instruction", "input"})
+      if (const Tree* t = examples[i].line.tree.find(key(part))) text += to_json(*t) + "\n";
+    return text;
+  };
+  std::vector<size_t> others(n);
+  std::vector<char> ends(n);  // the next example has another prompt
+  for (size_t i = 0; i < n; ++i) {
+    others[i] = (i + 1) % n;
+    ends[i] = prompt_of(i) != prompt_of(others[i]);
+  }
+  if (std::ranges::find(ends, 1) == ends.end()) return others;
+  // Backwards, twice, since the last examples may have to look at the first ones.
+  for (size_t k = 2 * n; k-- > 0;)
+    if (const size_t i = k % n; !ends[i]) others[i] = others[(i + 1) % n];
+  return others;
 }
 
 PreferenceData::PreferenceData(InstructionSpec spec, PreferenceUse use, const Tokenizer& tokenizer)
@@ -165,9 +208,10 @@ PreferenceData::PreferenceData(InstructionSpec spec, PreferenceUse use, const To
     throw Error(
         "{}: there is one example, but kto compares each with the next, expected two or more",
         place_of(single[0].line));
+  const std::vector<size_t> others = with_other_prompts(single);
   for (size_t i = 0; i < single.size(); ++i) {
-    const Example &own = single[i], &next = single[(i + 1) % single.size()];
-    add_pair(own.line, with_answer(own.line, own.answer, *next.line.tree.find(next.answer)),
+    const Example &own = single[i], &other = single[others[i]];
+    add_pair(own.line, with_answer(own.line, own.answer, *other.line.tree.find(other.answer)),
              own.figure, {own.line.source, own.line.line}, encoder);
   }
   if (pairs() == 0)

@@ -17,15 +17,16 @@ namespace tessera::data {
 enum class PreferenceUse : uint8_t {
   kPairs,     // the tokens of both answers have a loss
   kScores,    // only the last token of each text has one: a reward model
-  kExamples,  // single answers; the second text has the same prompt and the answer of the next
-              // example, for the estimate of the KL divergence (KTO)
+  kExamples,  // single answers; the second text has the same prompt and the answer to another one,
+              // for the estimate of the KL divergence (KTO)
 };
 
 // Columns of SampleRow::references.
 constexpr int64_t kPreferenceFigures = 3;
 
 // A line has "chosen" and "rejected", both texts or both lists of messages, and "prompt" or
-// "instruction". Without a prompt, what both begin with is the prompt. "margin" is optional. For
+// "instruction". Without a prompt, or if conversations repeat it, what both begin with is the
+// prompt. "margin" is optional. For
 // kExamples a line has "prompt", "completion" and "label" (true: desirable), or is a pair, which
 // gives two examples. Texts are encoded as ChatEncoder does it.
 class PreferenceData {
@@ -66,6 +67,7 @@ class PreferenceData {
   };
   struct Example;
   std::vector<Example> examples_of(const JsonExample& line, const std::string& place) const;
+  std::vector<size_t> with_other_prompts(const std::vector<Example>& examples) const;
   void add_pair(const JsonExample& first, const JsonExample& second, double figure, Line line,
                 ChatEncoder& encoder);
   bool cut_pair(size_t start, size_t middle, const std::string& place);

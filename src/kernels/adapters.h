@@ -24,7 +24,8 @@ struct AddPartArgs {
 void launch(Cpu, const Launch&, const AddPartArgs&);
 void launch(Gpu, const Launch&, const AddPartArgs&);
 
-// y = x, with the part multiplied by magnitude / sqrt(squares).
+// y = x, with the part multiplied by magnitude / sqrt(squares). Outputs whose squares are 0, rows
+// of zeros, have the factor 0 and add nothing to the gradient of the magnitude.
 struct ScalePartArgs {
   TensorView x;          // [rows, groups · width]
   TensorView magnitude;  // [groups · count]

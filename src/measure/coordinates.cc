@@ -22,7 +22,8 @@ namespace {
 using Activations = std::map<std::pair<std::string, int64_t>, std::vector<float>>;
 
 bool is_recorded(const Op& op) {
-  return op.is<Embedding>() || op.is<Matmul>() || op.is<Attention>() || op.is<Experts>();
+  return op.is<Embedding>() || op.is<Scale>() || op.is<Matmul>() || op.is<Attention>() ||
+         op.is<Experts>();
 }
 
 // Records the outputs of forward ops that multiply or mix activations.

@@ -90,7 +90,9 @@ ValueId layer(BlockWriter& w, const LlamaForm& form, const LayerKind& kind, Valu
 ValueId embed(BlockWriter& w, const LlamaForm& form, ValueId ids, ValueId table) {
   const ValueId x = w.embedding("tokens", ids, table);
   if (!form.scaled_embedding) return x;
-  return w.scale("scale", x, std::sqrt(static_cast<double>(w.model().hidden)), true);
+  // With muP, the factor is that of the base width.
+  const double width = static_cast<double>(w.model().hidden) / w.model().width_ratio();
+  return w.scale("scale", x, std::sqrt(width), true);
 }
 
 // Multi-token prediction (DeepSeek-AI 2024, section 2.2; names in deepseek.cc). The module of depth

@@ -32,6 +32,7 @@ bool divide(compile::CompileRequest& r, const compile::CompileRequest& from,
   const int64_t together = r.sequences * r.layout.data;
   if (together == 0 || common_batch(global_batch(from), ramp) % together != 0) return false;
   r.microbatches = global_batch(from) / together;
+  if (r.measures_noise && r.microbatches == 1) return false;  // nothing to compare with
   r.warmup_microbatches.clear();
   for (const int64_t batch : ramp) r.warmup_microbatches.push_back(batch / together);
   r.layout.stages.clear();
@@ -269,8 +270,8 @@ bool fits(const compile::CompileRequest& r, const Hardware& h, const Software& s
           const Target& target) {
   const compile::CompileRequest compiled = as_compiled_by(s, r);
   return step_fits(compiled, h, target) &&
-         std::ranges::all_of(compile::warmup_requests(compiled),
-                             [&](const auto& warmup) { return step_fits(warmup, h, target); });
+         std::ranges::all_of(compile::smaller_steps(compiled),
+                             [&](const auto& smaller) { return step_fits(smaller, h, target); });
 }
 
 // Returns the number of layers of the largest stage.

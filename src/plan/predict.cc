@@ -68,10 +68,10 @@ std::optional<LeastDevices> fit_on(int64_t devices, const compile::CompileReques
 
 }  // namespace
 
-void add_warmup_memory(Prediction& p, const compile::CompileRequest& request,
+void add_smaller_steps(Prediction& p, const compile::CompileRequest& request,
                        const Hardware& hardware, const Target& target) {
-  for (const compile::CompileRequest& warmup : compile::warmup_requests(request)) {
-    const std::vector<Program> programs = compile::compile_stages(warmup, target);
+  for (const compile::CompileRequest& smaller : compile::smaller_steps(request)) {
+    const std::vector<Program> programs = compile::compile_stages(smaller, target);
     for (size_t s = 0; s < programs.size(); ++s)
       set_memory(p.stages[s],
                  compile::larger_of(p.stages[s].memory, compile::memory_plan(programs[s])),
@@ -85,7 +85,7 @@ Prediction predict(const compile::CompileRequest& request, const Hardware& hardw
                    const Software& software, const Target& target) {
   const compile::CompileRequest compiled = as_compiled_by(software, request);
   Prediction p = simulate(compile::compile_stages(compiled, target), hardware, software);
-  add_warmup_memory(p, compiled, hardware, target);
+  add_smaller_steps(p, compiled, hardware, target);
   return p;
 }
 

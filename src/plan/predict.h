@@ -17,8 +17,8 @@ Prediction predict(const compile::CompileRequest& request, const Hardware& hardw
                    const Software& software, const Target& target);
 
 // Raises the memory of each stage to that of its warm-up steps (warmup_microbatches)
-// (compile::warmup_requests).
-void add_warmup_memory(Prediction& p, const compile::CompileRequest& request,
+// (compile::smaller_steps).
+void add_smaller_steps(Prediction& p, const compile::CompileRequest& request,
                        const Hardware& hardware, const Target& target);
 
 // Returns the minimum number of devices (powers of two, and eighths between them) on which the

@@ -131,7 +131,7 @@ std::optional<Prediction> Search::predict(const Candidate& c) const {
     if (!has_room(hardware_.device, memory_need(programs[stage]))) return std::nullopt;
   }
   Prediction p = simulate(programs, hardware_, software_);
-  add_warmup_memory(p, request, hardware_, target_);
+  add_smaller_steps(p, request, hardware_, target_);
   if (!fits(p, hardware_)) return std::nullopt;
   return p;
 }

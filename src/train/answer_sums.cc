@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "config/run_request.h"
 #include "ir/ops/preference.h"
 
 namespace tessera::train {
@@ -18,10 +19,9 @@ int64_t microbatches_of(const Program& p) {
 
 }  // namespace
 
-// Training and validation, then the programs of the batch-size warm-up and of the noise scale.
+// Training and validation, then the smaller steps.
 size_t reference_program(const config::RunConfig& config) {
-  const bool measures_noise = config.metrics.noise_scale_every_steps > 0;
-  return 2 + config.batch.warmup_sizes.size() + (measures_noise ? 1 : 0);
+  return 2 + config::smaller_steps(config);
 }
 
 // With the reference from the weights of the start, both programs are the same.

@@ -1,8 +1,8 @@
 // Watches the losses of a run for divergence and for spikes. Pure: losses in, findings out.
 //
 // Divergence. Let a be the loss of the run's first step and u = ln(vocabulary), the loss of a
-// uniform guess. The run has diverged when both the median loss of its last `steps` steps and the
-// loss of the last step exceed
+// uniform guess, or ln(2) with pairs of answers. The run has diverged when both the median loss of
+// its last `steps` steps and the loss of the last step exceed
 //   limit = max(ratio · a, u)
 // A run that ends earlier is judged by the steps that it has. A run that recovers is not stopped.
 // Noise does not trigger this: half of the last steps must be worse than a guess and far worse than

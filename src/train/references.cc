@@ -28,30 +28,41 @@ void add_file(const Path& file, checkpoint::Checksum& sum) {
   sum.add(mapped.bytes());
 }
 
-// Returns text that identifies the reference model. The index of a checkpoint has the checksums of
-// its tensors; other folders have none, so their files are read.
+// Returns a checksum of the tensors in a folder. The index of a checkpoint has the checksums of its
+// tensors; other folders have none, so their files are read.
+std::string checksum_of_folder(const Path& folder) {
+  checkpoint::Checksum sum;
+  if (std::filesystem::exists(folder / "index.json")) {
+    add_file(folder / "index.json", sum);
+    return checkpoint::checksum_text(sum.value());
+  }
+  std::vector<Path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const Path type = entry.path().extension();
+    if (entry.is_regular_file() && (type == ".safetensors" || type == ".bin"))
+      files.push_back(entry.path());
+  }
+  // The factor of adapters is in their description.
+  if (const Path adapter = folder / "adapter_config.json"; std::filesystem::exists(adapter))
+    files.push_back(adapter);
+  std::sort(files.begin(), files.end());
+  for (const Path& file : files) add_file(file, sum);
+  return checkpoint::checksum_text(sum.value());
+}
+
+// Returns text that identifies the reference model.
 std::string weights_key(const config::RunConfig& config, const Path& checkpoint) {
   std::string key = fmt::format("precision {}", name_of_entry(config.precision));
-  if (config.objective.reference == config::ReferenceSource::kAdaptersOff) key += ", adapters off";
+  if (config.objective.reference == config::ReferenceSource::kAdaptersOff)
+    key += ", adapters off";
+  else if (!config.lora.from.empty())
+    key += fmt::format(", adapters {}", checksum_of_folder(config.lora.from));
   if (checkpoint.empty())
     return fmt::format(
         "initial weights of seed {} and model {}, {}", config.run.seed,
         checkpoint::checksum_text(checkpoint::checksum_of(to_json(tessera::to_tree(config.model)))),
         key);
-  checkpoint::Checksum sum;
-  if (std::filesystem::exists(checkpoint / "index.json")) {
-    add_file(checkpoint / "index.json", sum);
-  } else {
-    std::vector<Path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
-      const Path type = entry.path().extension();
-      if (entry.is_regular_file() && (type == ".safetensors" || type == ".bin"))
-        files.push_back(entry.path());
-    }
-    std::sort(files.begin(), files.end());
-    for (const Path& file : files) add_file(file, sum);
-  }
-  return fmt::format("checkpoint {}, {}", checkpoint::checksum_text(sum.value()), key);
+  return fmt::format("checkpoint {}, {}", checksum_of_folder(checkpoint), key);
 }
 
 // The file of one run. Only rank 0 has one.
@@ -76,6 +87,8 @@ class ReferenceFile {
       const Tree* t = head.as_members() != nullptr ? head.find(key) : nullptr;
       return t != nullptr && t->as_string() != nullptr ? *t->as_string() : "";
     };
+    const Tree* const version = head.as_members() != nullptr ? head.find("version") : nullptr;
+    if (version == nullptr || number_in(*version) != kVersion) return {};
     if (text("data") != data_ || (!weights.empty() && text("weights") != weights)) return {};
     const size_t pairs =
         std::min<size_t>((bytes.size() - end - 1) / (kAnswersPerRow * sizeof(double)), pairs_);
@@ -204,10 +217,15 @@ void set_references(const config::RunConfig& config, Trainer& trainer, data::Pre
   if (!pass.has_reference_weights &&
       config.objective.reference != config::ReferenceSource::kAdaptersOff)
     throw Error(
-        "{}: has the log-probabilities of {} of {} pairs, and the weights of this run have been "
-        "trained since, so they cannot be computed again. Restore the file, use the data that the "
-        "run began with, or start a new run",
-        file.path().string(), std::ssize(all) / kAnswersPerRow, pairs);
+        "{}: {}, expected those of {} pairs under the reference model. The weights of this run "
+        "have "
+        "been trained since, so they cannot be computed again. Restore the file, use the data that "
+        "the run began with, or start a new run",
+        file.path().string(),
+        std::filesystem::exists(file.path())
+            ? fmt::format("has the log-probabilities of {} pairs", std::ssize(all) / kAnswersPerRow)
+            : "does not exist",
+        pairs);
   Pass forward(config, trainer, data, world);
   all.resize(std::ssize(all) / kAnswersPerRow / forward.together() * forward.together() *
              kAnswersPerRow);

@@ -74,8 +74,8 @@ bool changes_shapes(const Change& c) {
                                                         "dense_layers",
                                                         "relative_buckets",
                                                         "shared_feed_forward"};
-  constexpr std::array<std::string_view, 4> kCounts = {"vocabulary", "context", "layers",
-                                                       "encoder_layers"};
+  constexpr std::array<std::string_view, 5> kCounts = {"vocabulary", "context", "layers",
+                                                       "encoder_layers", "mtp_depth"};
   if (!c.path.starts_with("model.")) return false;
   const std::string_view key = std::string_view(c.path).substr(6);
   if (key.starts_with("latent.") || std::find(kShapes.begin(), kShapes.end(), key) != kShapes.end())

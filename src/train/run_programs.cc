@@ -42,8 +42,8 @@ void try_keys(const config::RunConfig& config, const Target& target, const std::
     const compile::CompileRequest request =
         config::compile_request(other, compile::ProgramKind::kTrain);
     int64_t bytes = bytes_of(compile::compile(request, target), other);
-    for (const compile::CompileRequest& warmup : compile::warmup_requests(request))
-      bytes = std::max(bytes, bytes_of(compile::compile(warmup, target), other));
+    for (const compile::CompileRequest& smaller : compile::smaller_steps(request))
+      bytes = std::max(bytes, bytes_of(compile::compile(smaller, target), other));
     found.emplace_back(keys, bytes);
   } catch (const Error&) {
     return;

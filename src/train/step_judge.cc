@@ -15,6 +15,12 @@ namespace {
 constexpr size_t kNorms = 5;
 constexpr int64_t kZeroGradients = 5;
 
+// Returns how many outcomes a uniform guess chooses from: tokens, or both answers of a pair.
+double choices_of(const config::RunConfig& config) {
+  if (config.objective.has_pairs()) return 2;
+  return static_cast<double>(std::max<int64_t>(config.model.vocabulary, 1));
+}
+
 }  // namespace
 
 StepJudge::StepJudge(const config::RunConfig& config)
@@ -22,7 +28,7 @@ StepJudge::StepJudge(const config::RunConfig& config)
       rule_(config.divergence),
       scales_(config.precision == compile::Precision::kFp16),
       scale_(config.loss_scale),
-      guard_(config.divergence, std::log(std::max<int64_t>(config.model.vocabulary, 1))) {}
+      guard_(config.divergence, std::log(choices_of(config))) {}
 
 StepVerdict StepJudge::judge(const StepResult& r) {
   if (!std::isfinite(r.loss)) return StepVerdict::kBadNumber;

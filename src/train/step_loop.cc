@@ -109,7 +109,8 @@ void StepLoop::stop_diverged() {
 }
 
 void StepLoop::after_step(const StepResult& r, double seconds) {
-  const bool recorded = r.step % config_.metrics.every_steps == 0 || r.step == parts_.last_step;
+  const bool recorded = r.step % config_.metrics.every_steps == 0 || r.step == parts_.last_step ||
+                        measures_noise(parts_, r.step);
   StepMetrics m;
   if (recorded && world_.size() > 1)
     m.communication = gather_communication(world_, *r.communication, seconds);

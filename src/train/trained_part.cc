@@ -5,23 +5,13 @@
 #include <algorithm>
 
 #include "compile/graph/name_patterns.h"
+#include "model/adapter_modules.h"
+#include "model/score_head.h"
 
 namespace tessera::train {
-namespace {
-
-// Removes the number of the layer: "layer3.mlp.up.weight" becomes "layer.mlp.up.weight", because
-// patterns apply to all layers.
-std::string without_layer(std::string_view weight) {
-  std::string name(weight);
-  const size_t dot = std::min(name.find('.'), name.size());
-  const size_t end = name.find_last_not_of("0123456789", dot - 1) + 1;
-  return dot == 0 ? name : name.erase(end, dot - end);
-}
-
-}  // namespace
-
 size_t optimizer_number(const config::RunConfig& config, std::string_view weight) {
-  const std::optional<size_t> group = config::group_of(config.optimizer, without_layer(weight));
+  const std::optional<size_t> group =
+      config::group_of(config.optimizer, model::without_layer(weight));
   return group ? *group + 1 : 0;
 }
 
@@ -36,9 +26,10 @@ config::OptimizerSection optimizer_of(const config::RunConfig& config, std::stri
 }
 
 bool trains(const config::RunConfig& config, std::string_view weight) {
-  if (config.lora.rank > 0) return weight.find(".lora_") != std::string_view::npos;
+  if (config.lora.rank > 0)
+    return weight.find(".lora_") != std::string_view::npos || weight == model::kScoreHead;
   const auto& frozen = config.optimizer.freeze;
-  return !compile::matches_any(frozen, without_layer(weight));
+  return !compile::matches_any(frozen, model::without_layer(weight));
 }
 
 std::string trained_line(const config::RunConfig& config, double trained, double all) {

@@ -39,12 +39,14 @@ size_t program_of(const config::BatchSection& b, int64_t step) {
   return stage < std::ssize(b.warmup_sizes) ? kRamp + stage : kTrain;
 }
 
-// Returns the means of the sums over loss tokens in `report`; nothing if no layer has experts.
-std::optional<RouterResult> router_of(const model::ModelConfig& m, const double* report) {
+// Returns the means of the sums over loss tokens in `report`; nothing if no layer has experts, or
+// if the report counts pairs instead of tokens.
+std::optional<RouterResult> router_of(const config::RunConfig& config, const double* report) {
+  const model::ModelConfig& m = config.model;
   int64_t layers = 0;
   for (int64_t i = 0; i < m.layers; ++i) layers += model::has_experts(m, i) ? 1 : 0;
   if (model::has_experts(m, m.layers - 1)) layers += m.mtp_depth;
-  if (layers == 0) return std::nullopt;
+  if (layers == 0 || config.objective.has_pairs()) return std::nullopt;
   const double tokens = std::max(report[kLossTokens], 1.0);
   return RouterResult{report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers),
                       ratio(report[kLoadEntropy] / tokens, layers)};
@@ -160,14 +162,13 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   programs.push_back(compile::compile(request, target));
   require_memory(config, programs[0], limit, target);
   programs.push_back(compile::compile(validation, target));
-  // A warm-up step has fewer micro-batches, so it is a program of its own.
-  for (const compile::CompileRequest& warmup : compile::warmup_requests(request)) {
-    programs.push_back(compile::compile(warmup, target));
-    require_memory(config, programs.back(), limit, target, "a step of batch.warmup_sizes");
-  }
-  if (config.metrics.noise_scale_every_steps > 0) {
-    request.microbatches = 1;
-    programs.push_back(compile::compile(request, target));
+  // A step with fewer micro-batches is a program of its own.
+  for (const compile::CompileRequest& smaller : compile::smaller_steps(request)) {
+    programs.push_back(compile::compile(smaller, target));
+    const bool warms_up = programs.size() - kRamp <= config.batch.warmup_sizes.size();
+    require_memory(config, programs.back(), limit, target,
+                   warms_up ? "a step of batch.warmup_sizes"
+                            : "the measurement of metrics.noise_scale_every_steps");
   }
   for (const compile::CompileRequest& r : answers_requests(config, validation))
     programs.push_back(compile::compile(r, target));
@@ -262,7 +263,7 @@ StepResult Trainer::result_of(const StepInput& input) {
           .learning_rate = input.learning_rate,
           .began_s = input.began_s,
           .data_s = input.data_s,
-          .router = router_of(config_.model, report),
+          .router = router_of(config_, report),
           .mtp_loss = mtp_loss_of(config_.model, report),
           .preference = preference_of(config_.objective, report),
           .z_loss = z_loss_of(config_.loss, report),
@@ -445,7 +446,7 @@ constexpr const char* kUpdates = "updates";
 
 compile::MemoryPlan step_memory(const config::RunConfig& config, const runtime::Engine& engine) {
   compile::MemoryPlan most = compile::memory_plan(engine.program());
-  for (size_t i = 0; i < config.batch.warmup_sizes.size(); ++i)
+  for (size_t i = 0; i < config::smaller_steps(config); ++i)
     most = compile::larger_of(most, compile::memory_plan(engine.program(kRamp + i)));
   return most;
 }

@@ -37,7 +37,7 @@ struct StepResult {
   double learning_rate = 0;
   double began_s = 0;                       // start of the step on the trainer's clock
   double data_s = 0;                        // seconds from then until the batch was read
-  std::optional<RouterResult> router = {};  // nothing if the model has no experts
+  std::optional<RouterResult> router = {};  // nothing without experts or with pairs
   std::optional<double> mtp_loss = {};      // mean over the tokens of multi-token prediction
   std::optional<PreferenceMetrics> preference = {};  // without it the objective is sft; loss tokens
                                                      // are then pairs

@@ -100,6 +100,24 @@ TEST_F(ChatProgram, FinetuneTakesModelTokenizerAndTemplateFromTheFolder) {
   good("finetune --from hf --data more.json --out wide --epochs 6 batch.global=2 run.threads=1");
   EXPECT_TRUE(contains(get("wide/finetune.yaml"), "global: 2"));
   EXPECT_TRUE(contains(get("wide/finetune.yaml"), "steps: 3\n"));
+  // Keys that a step of one row, or a run of one step, would contradict.
+  good(
+      "finetune --from hf --data more.json --out keys --epochs 8 batch.micro=2 "
+      "schedule.warmup_steps=3 run.threads=1");
+  for (const char* line : {"global: 2\n", "micro: 2\n", "steps: 4\n", "warmup_steps: 3\n"})
+    EXPECT_TRUE(contains(get("keys/finetune.yaml"), line)) << line << get("keys/finetune.yaml");
+  const auto expect_rejected = [&](const char* option, int code, const char* message) {
+    const ProgramResult r =
+        run(fmt::format("finetune --from hf --data more.json --out bad {}", option));
+    EXPECT_EQ(r.code, code) << option;
+    EXPECT_TRUE(contains(r.err, message)) << option << "\n" << r.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "bad")) << option;
+  };
+  expect_rejected("--lora -1", 2, "--lora is -1");
+  expect_rejected("--epochs 1e7", 2, "--epochs is 1");
+  expect_rejected("--learning-rate -1", 2, "--learning-rate is -1");
+  expect_rejected("--sequence-length -1", 2, "--sequence-length is -1");
+  expect_rejected("batch.global=3 batch.micro=2", 1, "batch.micro");
   good("checkpoint export tuned --to hf2");
   EXPECT_EQ(get("hf2/chat_template.jinja"), kChatMl);
 }

@@ -106,6 +106,8 @@ TEST_F(PreferencesProgram, WhatIsNotSupportedIsRejectedByItsKey) {
         {"data.objective=span_corruption", "data.objective"},
         {"compiler.attention=unfused", "compiler.attention"},
         {"loss.z_loss=0.1", "loss.z_loss"},
+        {"objective.kind=reward objective.beta=0.3", "objective.beta"},
+        {"objective.kind=reward evaluation.tasks=[arc]", "evaluation.tasks"},
         {"objective.gamma=1", "objective.gamma"},
         {"objective.reference=adapters_off", "objective.reference"},
         {"objective.reference=adapters_off lora.rank=4 lora.kind=dora", "objective.reference"}}) {
@@ -116,6 +118,27 @@ TEST_F(PreferencesProgram, WhatIsNotSupportedIsRejectedByItsKey) {
   }
 }
 
+// The reference of a run with adapters from a folder has these adapters.
+TEST_F(PreferencesProgram, ReferencesAreOfTheAdaptersThatTheRunStartsFrom) {
+  for (const int seed : {1, 2}) {
+    good(
+        fmt::format("train preferred.yaml objective.kind=orpo lora.rank=2 run.seed={0} "
+                    "run.directory=r{0} schedule.steps=2",
+                    seed));
+    good(fmt::format("checkpoint export r{0} --adapter --to a{0}", seed));
+  }
+  const auto start = [&](const char* adapters) {
+    return good(
+        fmt::format("train preferred.yaml objective.kind=dpo lora.from={} schedule.steps=1 "
+                    "run.directory=dpo checkpoint.save_at_end=false",
+                    adapters));
+  };
+  const char* const computed = "reference log-probabilities of 320 pairs computed";
+  EXPECT_NE(start("a1").find(computed), std::string::npos);
+  EXPECT_EQ(start("a1").find(computed), std::string::npos);
+  EXPECT_NE(start("a2").find(computed), std::string::npos);
+}
+
 // A reward model has no logits. Another reward model may start from it.
 TEST_F(PreferencesProgram, ARewardModelOnlyGivesScores) {
   const char* const once = "train preferred.yaml objective.kind=reward schedule.steps=1";
@@ -124,7 +147,8 @@ TEST_F(PreferencesProgram, ARewardModelOnlyGivesScores) {
   good("checkpoint merge more --out merged");
   for (const char* command :
        {"generate scores --prompt a", "generate merged --prompt a",
-        "checkpoint export scores --to exported", "eval scores d",
+        "checkpoint export scores --to exported", "checkpoint export more --adapter --to exported",
+        "eval scores d",
         "train preferred.yaml objective.kind=dpo run.directory=other checkpoint.from=scores"}) {
     const ProgramResult r = run(command);
     EXPECT_EQ(r.code, 1) << command;

@@ -135,6 +135,17 @@ TEST_F(PreferencesTest, PairsAreTwoExamples) {
   EXPECT_EQ(shown(data, 1, 1), "a[1|");
 }
 
+// The estimate of the KL divergence needs answers to other prompts.
+TEST_F(PreferencesTest, TheSecondTextOfAnExampleAnswersAnotherPrompt) {
+  const PreferenceData data(spec("{\"prompt\":\"a\",\"chosen\":\"1\",\"rejected\":\"2\"}\n"
+                                 "{\"prompt\":\"b\",\"chosen\":\"3\",\"rejected\":\"4\"}\n"
+                                 "{\"prompt\":\"a\",\"chosen\":\"5\",\"rejected\":\"6\"}\n"),
+                            PreferenceUse::kExamples, tokenizer_);
+  ASSERT_EQ(data.pairs(), 6);
+  const char* const expected[] = {"a[3|", "a[3|", "b[5|", "b[5|", "a[3|", "a[3|"};
+  for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(shown(data, i, 1), expected[i]) << i;
+}
+
 TEST_F(PreferencesTest, EachEpochHasEachPairOnce) {
   std::string lines;
   for (int i = 0; i < 20; ++i)
@@ -186,6 +197,47 @@ TEST_F(PreferencesTest, ErrorsNameTheLineAndTheKey) {
       message(spec("{\"chosen\":\"c\",\"rejected\":\"d\",\"prompt\":\"p\",\"margin\":\"x\"}\n"))
           .find("'margin' is \"x\", expected a number"),
       std::string::npos);
+}
+
+TEST_F(PreferencesTest, FormsThatContradictThemselvesAreErrors) {
+  for (const auto& [line, expected] :
+       {std::pair{R"({"prompt":"p","chosen":"c","rejected":[]})",
+                  "p.jsonl:1: one of 'chosen' and 'rejected' is a text, expected two texts"},
+        {R"({"messages":[],"chosen":"c","rejected":"d"})",
+         "p.jsonl:1: the object has 'messages' next to"},
+        {R"({"chosen":{"role":"assistant","content":"A"},"rejected":{"role":"assistant",)"
+         R"("content":"B"}})",
+         "p.jsonl:1: 'chosen' is one message, expected 'prompt'"}}) {
+    const std::string found = message(spec(std::string(line) + "\n"));
+    EXPECT_NE(found.find(expected), std::string::npos) << line << "\n" << found;
+  }
+}
+
+// As in ultrafeedback_binarized: a text as the prompt, and conversations that begin with it.
+TEST_F(PreferencesTest, APromptThatTheAnswersRepeatIsReadOnce) {
+  const auto said = [](const char* role, const char* text) {
+    return fmt::format(R"({{"role":"{}","content":"{}"}})", role, text);
+  };
+  const std::string user = said("user", "U"), a = said("assistant", "A"),
+                    b = said("assistant", "B");
+  const auto read = [&](const std::string& line) {
+    InstructionSpec s = spec(line);
+    ChatSettings settings;
+    settings.text =
+        "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
+        "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %} {% endfor %}";
+    s.chat.form = std::make_shared<const ChatTemplate>(std::move(settings), tokenizer_);
+    return PreferenceData(s, PreferenceUse::kPairs, tokenizer_);
+  };
+  const PreferenceData repeats =
+      read(fmt::format(R"({{"prompt":"U","chosen":[{0},{1}],"rejected":[{0},{2}]}})"
+                       "\n",
+                       user, a, b));
+  const PreferenceData apart = read(fmt::format(R"({{"prompt":[{}],"chosen":[{}],"rejected":[{}]}})"
+                                                "\n",
+                                                user, a, b));
+  for (int64_t answer = 0; answer < 2; ++answer)
+    EXPECT_EQ(shown(repeats, 0, answer), shown(apart, 0, answer));
 }
 
 TEST_F(PreferencesTest, OtherKeysCanBeNamed) {

@@ -66,6 +66,18 @@ TEST(Adapters, ChangeAndScaleOnePart) {
     for (const Sizes& z : kSizes) compare(z, type, z.rows > 3 ? 2 : 1);
 }
 
+// The norm of a row of zeros is 0, and its outputs are.
+TEST(Adapters, RowsOfZerosHaveNoScale) {
+  const PartColumns part = {1, 2, 0, 2};
+  const Array x({3, 2}, DType::kF32), magnitude({2}, DType::kF32), squares({2}, DType::kF32);
+  const Array y = Array::full({3, 2}, 7, DType::kF32), dy = Array::random({3, 2}, 1, DType::kF32);
+  const Array gradient = Array::full({2}, 0.5, DType::kF32);
+  compute(ScalePartArgs{x, magnitude, squares, y, part}, 1);
+  compute(ScalePartGradArgs{dy, x, squares, gradient, part}, 1);
+  for (int64_t i = 0; i < y.size(); ++i) EXPECT_EQ(y.at(i), 0);
+  for (int64_t m = 0; m < 2; ++m) EXPECT_EQ(gradient.at(m), 0.5);
+}
+
 TEST(Adapters, SquaresAreThoseOfTheAdaptedRows) {
   const PartColumns part = {2, 5, 1, 3};
   constexpr int64_t kInputs = 37, kRank = 3;

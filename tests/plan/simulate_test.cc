@@ -109,6 +109,16 @@ TEST(Simulate, TheArenaHasRoomForWarmupSteps) {
   EXPECT_EQ(p.step_s, alone.step_s);
 }
 
+TEST(Simulate, TheNoiseScaleHasAStepOfOneMicrobatch) {
+  compile::CompileRequest r = small_gpt2();
+  r.measures_noise = true;
+  const std::vector<compile::CompileRequest> steps = compile::smaller_steps(r);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0].microbatches, 1);
+  r.warmup_microbatches = {3, 2};
+  EXPECT_EQ(compile::smaller_steps(r).size(), 3u);
+}
+
 TEST(Simulate, OneRankTakesTheSumOfItsOps) {
   const Hardware h = plain_machine();
   const std::vector<Program> stages = compile::compile_stages(small_gpt2(), cluster_target());

@@ -89,7 +89,25 @@ TEST(Mup, MuonsRates) {
     const double expected = scale == UpdateScale::kSpectral ? 0.5 : 1;
     EXPECT_DOUBLE_EQ(r.groups.at(0).policy.rate_multiplier, expected);
     EXPECT_DOUBLE_EQ(r.optimizer.rate_multiplier, 1);
+    // A router is a matrix of a layer that AdamW updates.
+    const compile::OptimizerPolicy router = r.policy(adamw_of(1));
+    EXPECT_EQ(router.kind, OptimizerKind::kAdamW);
+    EXPECT_DOUBLE_EQ(router.rate_multiplier, 0.25);
+    EXPECT_DOUBLE_EQ(router.weight_decay, 4 * c.optimizer.weight_decay);
   }
+}
+
+// Gemma's factor of the embedding is the root of the width.
+TEST(Mup, TheFactorOfTheEmbeddingIsThatOfTheBase) {
+  config::RunConfig c = tiny(model::Family::kGemma2);
+  c.model.mup.base = c.model.hidden / 4;
+  const Graph g = model::forward(c.model, 1, 8);
+  std::vector<double> factors;
+  for (const Block& b : g.blocks)
+    for (const Op& op : b.forward)
+      if (op.is<Scale>() && !b.loss) factors.push_back(op.as<Scale>().factor);
+  ASSERT_EQ(factors.size(), 1u);
+  EXPECT_DOUBLE_EQ(factors[0], std::sqrt(static_cast<double>(c.model.mup.base)));
 }
 
 TEST(Mup, RejectsOptimizersWithoutRules) {

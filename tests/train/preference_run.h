@@ -40,7 +40,9 @@ inline data::BatchSource pair_batches(const config::RunConfig& c, int64_t rank) 
   data::BatchShape shape = config::batch_shape(c, rank);
   shape.references = data::kPreferenceFigures;
   const bool scores = c.objective.kind == config::ObjectiveKind::kReward;
-  return data::BatchSource(shape, [scores](int64_t sample, const data::SampleRow& row) {
+  // The divergence that kto estimates is 0 if the texts are less likely than under the reference.
+  const double second = c.objective.kind == config::ObjectiveKind::kKto ? -45 : -21;
+  return data::BatchSource(shape, [scores, second](int64_t sample, const data::SampleRow& row) {
     data::clear_row(0, row);
     size_t at = 0;
     for (int32_t answer = 0; answer < 2; ++answer) {
@@ -60,7 +62,7 @@ inline data::BatchSource pair_batches(const config::RunConfig& c, int64_t rank) 
       }
     }
     row.references[0] = -20 - static_cast<double>(sample % 3);
-    row.references[1] = -21 + 0.5 * static_cast<double>(sample % 4);
+    row.references[1] = second + 0.5 * static_cast<double>(sample % 4);
     row.references[2] = static_cast<double>(sample % 2) * 0.5;
   });
 }

@@ -51,6 +51,10 @@ TEST(Preferences, EveryLayoutIsOneRank) {
     config::RunConfig c = preference_run(kind);
     const auto alone = comm::self_world();
     const std::vector<train::StepResult> expected = trained(c, *alone);
+    if (kind == config::ObjectiveKind::kKto) {
+      EXPECT_GT(expected.back().preference->kl.value_or(0), 0.1);
+    }
+    ASSERT_FALSE(layouts(ranks().size()).empty());
     for (const compile::Layout& l : layouts(ranks().size())) {
       c.layout = l;
       const std::vector<train::StepResult> got = trained(c, ranks());
@@ -61,6 +65,8 @@ TEST(Preferences, EveryLayoutIsOneRank) {
         EXPECT_NEAR(got[s].loss, expected[s].loss, 4e-6 * expected[s].loss) << where;
         EXPECT_NEAR(got[s].grad_norm, expected[s].grad_norm, 2e-5 * expected[s].grad_norm) << where;
         EXPECT_NEAR(got[s].preference->margin(), expected[s].preference->margin(), 1e-5) << where;
+        EXPECT_NEAR(got[s].preference->kl.value_or(0), expected[s].preference->kl.value_or(0), 1e-5)
+            << where;
       }
     }
   }

@@ -67,6 +67,12 @@ void launch(Cpu, const Launch& l, const AddPartArgs& a) {
                 });
 }
 
+namespace {
+
+float over_norm(float x, float squares) { return squares > 0 ? x / std::sqrt(squares) : 0; }
+
+}  // namespace
+
 int64_t workspace_bytes(Cpu, const ScalePartArgs& a, int) {
   return bytes_for<float>(a.part.groups * a.part.width);
 }
@@ -77,7 +83,7 @@ void launch(Cpu, const Launch& l, const ScalePartArgs& a) {
   std::fill_n(factors, columns, 1.0f);
   const Source magnitude(a.magnitude);
   each_column(a.part, [&](int64_t at, int64_t m) {
-    factors[at] = magnitude[m] / std::sqrt(a.squares.f32()[m]);
+    factors[at] = over_norm(magnitude[m], a.squares.f32()[m]);
   });
   const auto scale = &HWY_DYNAMIC_DISPATCH(ScaleColumns);
   parallel_rows(a.x.elements() / columns, columns, l.threads,
@@ -99,7 +105,7 @@ void launch(Cpu, const Launch& l, const ScalePartGradArgs& a) {
   });
   const Sink to(a.d_magnitude);
   each_column(a.part, [&](int64_t at, int64_t m) {
-    to.set(m, Source(to)[m] + sums[at] / std::sqrt(a.squares.f32()[m]));
+    to.set(m, Source(to)[m] + over_norm(sums[at], a.squares.f32()[m]));
   });
 }
 

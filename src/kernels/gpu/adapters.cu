@@ -30,6 +30,8 @@ struct AddPartWork {
   }
 };
 
+__device__ float over_norm(float x, float squares) { return squares > 0 ? x / sqrtf(squares) : 0; }
+
 struct ScalePartWork {
   Numbers x, magnitude, y;
   const float* squares = nullptr;
@@ -41,7 +43,7 @@ struct ScalePartWork {
     const int64_t column = i % (part.groups * part.width);
     const int64_t c = column % part.width - part.first, m = column / part.width * part.count + c;
     const bool inside = c >= 0 && c < part.count;
-    write(y, i, inside ? read(x, i) * (read(magnitude, m) / sqrtf(squares[m])) : read(x, i));
+    write(y, i, inside ? read(x, i) * over_norm(read(magnitude, m), squares[m]) : read(x, i));
   }
 };
 
@@ -57,7 +59,7 @@ struct ScalePartGradWork {
     float sum = 0;
     for (int64_t row = 0, at = column_of(part, m); row < rows; ++row, at += columns)
       sum += read(dy, at) * read(x, at);
-    write(d_magnitude, m, read(d_magnitude, m) + sum / sqrtf(squares[m]));
+    write(d_magnitude, m, read(d_magnitude, m) + over_norm(sum, squares[m]));
   }
 };
 
