@@ -127,7 +127,7 @@ int check_text(const std::vector<std::string>& files) {
 }
 
 // Returns the memory that the run of a program needs: that of the program, or of a larger one of a
-// warm-up step.
+// smaller step.
 compile::MemoryPlan memory_of(const Program& p, const compile::CompileRequest& request,
                               const Target& target) {
   compile::MemoryPlan most = compile::memory_plan(p);

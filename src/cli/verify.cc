@@ -96,6 +96,12 @@ config::RunConfig resolved(config::RunConfig config) {
   return config;
 }
 
+// Returns true for a value that a router or its experts compute ("2|route|forward|…").
+bool is_routed(const std::string& key) {
+  const std::string op = key.substr(key.find('|') + 1);
+  return op.starts_with("route|forward") || op.starts_with("experts|forward");
+}
+
 class Verification {
  public:
   Verification(std::string run, std::vector<std::string> overrides, int64_t steps)
@@ -274,6 +280,10 @@ class Verification {
                                                 : "not finite or missing",
                c.first->ranks.empty() ? "" : ", " + c.first->ranks,
                format_count(c.first->equal_before));
+    if (is_routed(c.first->key))
+      fmt::print(
+          "  If the scores of two experts are nearly equal for a token, rounding chooses between "
+          "them. Verify again with another run.seed: a wrong layout differs with each.\n");
     return false;
   }
 

@@ -16,8 +16,7 @@ namespace tessera::plan {
 Prediction predict(const compile::CompileRequest& request, const Hardware& hardware,
                    const Software& software, const Target& target);
 
-// Raises the memory of each stage to that of its warm-up steps (warmup_microbatches)
-// (compile::smaller_steps).
+// Raises the memory of each stage to that of the run's smaller steps (compile::smaller_steps).
 void add_smaller_steps(Prediction& p, const compile::CompileRequest& request,
                        const Hardware& hardware, const Target& target);
 

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/merge.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/stored_model.h"
 #include "data/tokenizer.h"
@@ -20,11 +21,24 @@ namespace {
 
 constexpr int64_t kMostRunFileBytes = int64_t{16} << 20;
 
+// Returns the settings of the adapters in lora.from. If it is not there, those of the run's own
+// checkpoint, with which the run resumes without the folder.
+checkpoint::AdapterSettings peft_settings(const config::RunConfig& config) {
+  try {
+    return checkpoint::read_peft_settings(config.lora.from);
+  } catch (const Error&) {
+    const checkpoint::LatestCheckpoint own =
+        checkpoint::find_latest(Path(config.run.directory) / "checkpoints");
+    if (!own.found) throw;
+    return checkpoint::adapter_settings(checkpoint::CheckpointReader(own.found->path));
+  }
+}
+
 // Sets the keys of `lora` that are not given to the settings of the PEFT folder lora.from. Throws
 // Error if a given key differs from them.
 void apply_peft_settings(config::RunConfig& config) {
   if (config.lora.from.empty()) return;
-  const checkpoint::AdapterSettings peft = checkpoint::read_peft_settings(config.lora.from);
+  const checkpoint::AdapterSettings peft = peft_settings(config);
   std::string different;
   // The order of targets has no meaning.
   checkpoint::AdapterSettings there_sorted = peft;

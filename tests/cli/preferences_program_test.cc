@@ -139,6 +139,19 @@ TEST_F(PreferencesProgram, ReferencesAreOfTheAdaptersThatTheRunStartsFrom) {
   EXPECT_NE(start("a2").find(computed), std::string::npos);
 }
 
+TEST_F(PreferencesProgram, ARunResumesWithoutTheFolderOfItsAdapters) {
+  const std::string command =
+      "train preferred.yaml objective.kind=dpo schedule.steps=2 lora.from=adapters run.directory=";
+  good("train preferred.yaml objective.kind=orpo lora.rank=2 run.directory=r schedule.steps=1");
+  good("checkpoint export r --adapter --to adapters");
+  good(command + "whole");
+  good(command + "parts run.stop_after_steps=1");
+  std::filesystem::remove_all(folder_ / "adapters");
+  EXPECT_EQ(run(command + "new").code, 1);
+  good(command + "parts");
+  EXPECT_EQ(metric("parts", "loss"), metric("whole", "loss"));
+}
+
 // A reward model has no logits. Another reward model may start from it.
 TEST_F(PreferencesProgram, ARewardModelOnlyGivesScores) {
   const char* const once = "train preferred.yaml objective.kind=reward schedule.steps=1";

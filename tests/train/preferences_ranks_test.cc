@@ -46,29 +46,54 @@ std::vector<compile::Layout> layouts(int64_t ranks) {
   return all;
 }
 
+void expect_one_rank(config::RunConfig c, const std::vector<compile::Layout>& layouts) {
+  const auto alone = comm::self_world();
+  const std::vector<train::StepResult> expected = trained(c, *alone);
+  const bool kto = c.objective.kind == config::ObjectiveKind::kKto;
+  EXPECT_EQ(expected.back().preference->kl.value_or(0) > 0.1, kto);
+  ASSERT_FALSE(layouts.empty());
+  for (const compile::Layout& l : layouts) {
+    c.layout = l;
+    const std::vector<train::StepResult> got = trained(c, ranks());
+    for (size_t s = 0; s < expected.size(); ++s) {
+      const train::StepResult &a = got[s], &b = expected[s];
+      const std::string where =
+          fmt::format("{}, step {}, data {} context {} tensor {} pipeline {} expert {} zero {}",
+                      name_of_entry(c.objective.kind), s + 1, l.data, l.context, l.tensor,
+                      l.pipeline, l.expert, l.zero);
+      EXPECT_NEAR(a.loss, b.loss, 4e-6 * b.loss) << where;
+      EXPECT_NEAR(a.grad_norm, b.grad_norm, 2e-5 * b.grad_norm) << where;
+      EXPECT_NEAR(a.preference->margin(), b.preference->margin(), 1e-5) << where;
+      EXPECT_NEAR(a.preference->kl.value_or(0), b.preference->kl.value_or(0), 1e-5) << where;
+    }
+  }
+}
+
 TEST(Preferences, EveryLayoutIsOneRank) {
-  for (const config::ObjectiveKind kind : kObjectives) {
+  for (const config::ObjectiveKind kind : kObjectives)
+    expect_one_rank(preference_run(kind), layouts(ranks().size()));
+}
+
+TEST(Preferences, ExpertsAndContextByHeads) {
+  std::vector<compile::Layout> layouts;
+  for (const int64_t tensor : {1, 2}) {
+    compile::Layout experts, heads;
+    experts.data = experts.expert = 2;
+    heads.context = 2;
+    heads.context_method = compile::ContextMethod::kHeads;
+    experts.tensor = heads.tensor = tensor;
+    if (2 * tensor == ranks().size()) layouts = {experts, heads};
+  }
+  for (const config::ObjectiveKind kind :
+       {config::ObjectiveKind::kDpo, config::ObjectiveKind::kKto, config::ObjectiveKind::kReward}) {
     config::RunConfig c = preference_run(kind);
-    const auto alone = comm::self_world();
-    const std::vector<train::StepResult> expected = trained(c, *alone);
-    if (kind == config::ObjectiveKind::kKto) {
-      EXPECT_GT(expected.back().preference->kl.value_or(0), 0.1);
-    }
-    ASSERT_FALSE(layouts(ranks().size()).empty());
-    for (const compile::Layout& l : layouts(ranks().size())) {
-      c.layout = l;
-      const std::vector<train::StepResult> got = trained(c, ranks());
-      for (size_t s = 0; s < expected.size(); ++s) {
-        const std::string where = fmt::format(
-            "{}, step {}, data {} context {} tensor {} pipeline {} zero {}", name_of_entry(kind),
-            s + 1, l.data, l.context, l.tensor, l.pipeline, l.zero);
-        EXPECT_NEAR(got[s].loss, expected[s].loss, 4e-6 * expected[s].loss) << where;
-        EXPECT_NEAR(got[s].grad_norm, expected[s].grad_norm, 2e-5 * expected[s].grad_norm) << where;
-        EXPECT_NEAR(got[s].preference->margin(), expected[s].preference->margin(), 1e-5) << where;
-        EXPECT_NEAR(got[s].preference->kl.value_or(0), expected[s].preference->kl.value_or(0), 1e-5)
-            << where;
-      }
-    }
+    model::apply_family(model::Family::kMixtral, c.model);
+    c.model.experts = 4;
+    c.model.router.balance_loss = c.model.router.z_loss = 0;
+    model::derive_sizes(c.model);
+    c.batch.warmup_sizes = {4};
+    c.batch.warmup_steps_per_size = 1;
+    expect_one_rank(c, layouts);
   }
 }
 
