@@ -55,7 +55,7 @@ from small_runs import (SKIPPED, RandomTexts, metrics, mpirun, optimizer_kinds, 
 
 STEPS = 4
 CONTEXT = 32
-LAG = 4  # a rejection counts from this many configurations later on; at least the number of workers
+LAG = 4  # a rejection has an effect on the configuration that many places later; more workers would wait
 RUN = """\
 run: {{ name: combination, directory: run, seed: 7, threads: 1 }}
 model: {{ layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocabulary: 0,
@@ -360,8 +360,8 @@ def check_ended(command, done):
 
 
 class Loss(typing.NamedTuple):
-    """A loss, and of what its rounding errors are a share: of the loss, or of the rewards of pairs of
-    answers if these are larger."""
+    """A loss, and the size to which its rounding error is relative: the loss itself, or the rewards of
+    pairs of answers if these are larger."""
 
     value: float
     size: float

@@ -5,7 +5,7 @@
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 
-rm -rf .stories/* text.txt chat.jsonl held_out.jsonl data runs
+rm -rf .stories/chat_model data/text* runs/base runs/chat
 step "facts about invented animals"
 make_facts
 head -n 3 text.txt

@@ -102,9 +102,10 @@ bool is_on_command_line(const config::RunConfig& config, const std::string& path
   return place != config.places.end() && place->second.starts_with("command line");
 }
 
-// Sets the rows per step: as many as give at least four steps per epoch, a multiple of the rows
-// that all ranks process at the same time. Keys of the command line stay.
-int64_t set_rows(Tree& root, const config::RunConfig& config, int64_t rows) {
+// Sets batch.global and batch.micro, and returns batch.global: a multiple of the rows that the
+// ranks process at the same time, at most kMostRows, with at least four steps per epoch if there
+// are enough rows. Does not change values of the command line.
+int64_t set_batch(Tree& root, const config::RunConfig& config, int64_t rows) {
   const bool has_micro = is_on_command_line(config, "batch.micro");
   // Values out of range are reported by the validation of the whole file.
   const auto in_range = [](int64_t x) { return std::clamp<int64_t>(x, 1, 1 << 20); };
@@ -121,7 +122,7 @@ int64_t set_rows(Tree& root, const config::RunConfig& config, int64_t rows) {
 
 // Sets the rows per step and the number of steps for `rows` rows per epoch.
 void set_steps(Tree& root, const FineTuning& f, const config::RunConfig& config, int64_t rows) {
-  const auto global = static_cast<double>(set_rows(root, config, rows));
+  const auto global = static_cast<double>(set_batch(root, config, rows));
   int64_t steps = config.schedule.steps;
   if (!is_on_command_line(config, "schedule.steps")) {
     steps = std::max<int64_t>(std::llround(f.epochs * static_cast<double>(rows) / global), 1);
@@ -206,7 +207,7 @@ int verb_finetune(Args args) {
         train::load_run({run_file(f, file), source}, overrides).model.context, kLongestRow);
   Tree tree = run_file(f, file);
   config::RunConfig config = train::load_run({tree, source}, overrides);
-  set_rows(tree, config, kMostRows);
+  set_batch(tree, config, kMostRows);
   config::validate(train::load_run({tree, source}, overrides));
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(config));
   const train::TrainingRowReader rows(config, tokenizer->vocabulary_size(), *tokenizer);

@@ -30,7 +30,7 @@
 namespace tessera::cli {
 namespace {
 
-// `sizes`: of what the rounding errors of a loss are a share: of the loss, or of the rewards of
+// `sizes`: what the rounding error of a loss is relative to: the loss itself, or the rewards of
 // pairs of answers if these are larger.
 struct Curve {
   std::vector<double> losses, norms, tokens, sizes;

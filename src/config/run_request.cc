@@ -117,11 +117,6 @@ int64_t row_tokens(const RunConfig& config) {
   return r.tokens + r.encoder_tokens;
 }
 
-size_t smaller_steps(const RunConfig& config) {
-  const bool measures_noise = config.metrics.noise_scale_every_steps > 0;
-  return config.batch.warmup_sizes.size() + (measures_noise ? 1 : 0);
-}
-
 data::BatchShape batch_shape(const RunConfig& config, int64_t rank) {
   data::BatchShape shape;
   shape.global = config.batch.global;

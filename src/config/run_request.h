@@ -15,9 +15,6 @@ compile::CompileRequest compile_request(const RunConfig& config, compile::Progra
 // Tokens per row of the batch, of encoder and decoder together.
 int64_t row_tokens(const RunConfig& config);
 
-// Returns how many programs of smaller steps the run has (compile::smaller_steps).
-size_t smaller_steps(const RunConfig& config);
-
 // Which samples each step reads; `rank`: the data-parallel rank.
 data::BatchShape batch_shape(const RunConfig& config, int64_t rank);
 

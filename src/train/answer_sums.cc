@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "compile/compile.h"
 #include "config/run_request.h"
 #include "ir/ops/preference.h"
 
@@ -21,7 +22,8 @@ int64_t microbatches_of(const Program& p) {
 
 // Training and validation, then the smaller steps.
 size_t reference_program(const config::RunConfig& config) {
-  return 2 + config::smaller_steps(config);
+  const auto request = config::compile_request(config, compile::ProgramKind::kTrain);
+  return 2 + compile::smaller_steps(request).size();
 }
 
 // With the reference from the weights of the start, both programs are the same.

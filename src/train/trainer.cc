@@ -446,7 +446,8 @@ constexpr const char* kUpdates = "updates";
 
 compile::MemoryPlan step_memory(const config::RunConfig& config, const runtime::Engine& engine) {
   compile::MemoryPlan most = compile::memory_plan(engine.program());
-  for (size_t i = 0; i < config::smaller_steps(config); ++i)
+  const auto request = config::compile_request(config, compile::ProgramKind::kTrain);
+  for (size_t i = 0; i < compile::smaller_steps(request).size(); ++i)
     most = compile::larger_of(most, compile::memory_plan(engine.program(kRamp + i)));
   return most;
 }

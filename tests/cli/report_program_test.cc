@@ -71,6 +71,17 @@ TEST_F(ReportProgram, ShowsTheLossOfEachDatasetAndTheMeasuredMemory) {
   EXPECT_FALSE(has(page.substr(table, page.find("</table>", table) - table), "–"));
 }
 
+// A step whose noise scale is measured is in the metrics, also between those of
+// metrics.every_steps.
+TEST_F(ReportProgram, RecordsStepsWithANoiseScale) {
+  ASSERT_EQ(run("train run.yaml metrics.every_steps=4 metrics.noise_scale_every_steps=3").code, 0);
+  std::vector<int64_t> steps;
+  for (const Tree& line : parse_json_lines(get("runs/r/metrics.jsonl"), "metrics"))
+    if (line.find("loss") != nullptr)
+      steps.push_back(*std::get_if<int64_t>(&line.find("step")->value));
+  EXPECT_EQ(steps, (std::vector<int64_t>{3, 4, 6}));
+}
+
 TEST_F(ReportProgram, ComparesRunsAndPlans) {
   ASSERT_EQ(run("train run.yaml run.name=a").code, 0);
   ASSERT_EQ(run("train run.yaml run.name=b batch.micro=4").code, 0);

@@ -23,5 +23,6 @@ struct Case {
 };
 
 std::vector<Case> cases();
+std::vector<Case> attention_cases();  // those of attention among them
 
 }  // namespace tessera::testing
