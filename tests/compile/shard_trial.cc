@@ -11,6 +11,7 @@
 #include "ir/print.h"
 #include "ir/signature.h"
 #include "ir/verify.h"
+#include "model/family.h"
 #include "model/forward.h"
 #include "model/presets.h"
 #include "runtime/initialise.h"
