@@ -133,6 +133,16 @@ def preferences(kind, **keys):
     return {"objective.kind": kind, **data, **{f"objective.{key}": value for key, value in keys.items()}}
 
 
+def quantized(chosen):
+    """Weights in 4 bits. The inputs of linear layers are whole blocks of 64 on two tensor ranks, too."""
+    keys = {"lora.rank": 4, "lora.quantize": "nf4", "model.hidden": 128, "model.feed_forward": 256}
+    if "model.head_width" in FACTORS["model"][chosen["model"]]:
+        keys["model.head_width"] = 32
+    if chosen["layers"] == "wide":
+        keys["model.wide_feed_forward"] = 384
+    return keys
+
+
 def frozen_but_head(chosen):
     layers = "encoder.*, bridge.*, decoder.*" if chosen["model"] == "t5" else "layer.*"
     return {"optimizer.freeze": f"[embed.*, {layers}]".replace(" ", "")}
@@ -179,6 +189,7 @@ FACTORS = {
         "lora": {"lora.rank": 4},
         "rslora": {"lora.rank": 4, "lora.scaling": "rslora"},
         "dora": {"lora.rank": 4, "lora.kind": "dora"},
+        "nf4": quantized,
         "freeze": {"optimizer.freeze": "[embed.*]"},
         "head": frozen_but_head,
     },
@@ -573,7 +584,7 @@ def check_export_rejected(case, source):
 
 def export(case):
     source = "run"
-    if case.chosen["trained"] in ("lora", "rslora", "dora"):
+    if case.chosen["trained"] in ("lora", "rslora", "dora", "nf4"):
         case.say("checkpoint", "merge", "run", "--out", "merged")
         source = "merged"
     layers = case.chosen["layers"]

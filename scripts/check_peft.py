@@ -149,8 +149,9 @@ def dataset(options, work, rows):
         work / "train", "--force", text)
 
 
-def train(options, work, steps, report):
-    """Some steps from PEFT's adapters: those of PEFT and those of Tessera."""
+def train(options, work, steps, report, lora="", base="base"):
+    """Some steps from PEFT's adapters: those of PEFT and those of Tessera. `lora` has more keys of that
+    section, and `base` is the folder of PEFT's model."""
     rows = torch.randint(32, 127, (400, TOKENS + 1))
     dataset(options, work, rows)
     file = work / "run.yaml"
@@ -159,7 +160,7 @@ run: {{ name: tuned, directory: {work / 'tuned'}, threads: 1 }}
 data: {{ tokenizer: {work / 'tokenizer.json'}, train: [{work / 'train'}], sequence_length: {TOKENS} }}
 batch: {{ global: 4, micro: 2 }}
 optimizer: {{ learning_rate: 1.0e-2, weight_decay: 0, clip_norm: 0, epsilon: 1.0e-4 }}
-lora: {{ from: {work / 'peft'} }}
+lora: {{ from: {work / 'peft'}{lora} }}
 schedule: {{ kind: constant, steps: {steps}, warmup_steps: 0 }}
 precision: fp32
 checkpoint: {{ every_steps: 0, from: {work / 'base'}, load: weights }}
@@ -173,18 +174,18 @@ metrics: {{ tensorboard: false }}
     lines = [json.loads(l) for l in (work / "tuned" / "metrics.jsonl").read_text().splitlines()]
     ours = [l["loss"] for l in lines if "loss" in l]
     run(options, "checkpoint", "export", work / "tuned", "--adapter", "--to", work / "tuned-peft")
-    theirs, trained = peft_steps(work, batches, torch.float32)
-    exact, exactly_trained = peft_steps(work, batches, torch.float64)
+    theirs, trained = peft_steps(work, base, batches, torch.float32)
+    exact, exactly_trained = peft_steps(work, base, batches, torch.float64)
     tuned = load_file(work / "tuned-peft" / "adapter_model.safetensors")
     report("losses", losses_apart(ours, theirs), losses_apart(theirs, exact))
     report("adapters", adapters_apart(tuned, trained), adapters_apart(trained, exactly_trained))
 
 
-def peft_steps(work, batches, dtype):
-    """The losses and the adapters of PEFT's steps from the folder `peft`."""
+def peft_steps(work, base, batches, dtype):
+    """The losses and the adapters of PEFT's steps from the folder `peft` with that base."""
     # Grouped GEMMs of experts have no f64.
-    base = transformers.AutoModelForCausalLM.from_pretrained(work / "base", experts_implementation="eager")
-    model = peft.PeftModel.from_pretrained(base, work / "peft", is_trainable=True).to(dtype).train()
+    frozen = transformers.AutoModelForCausalLM.from_pretrained(work / base, experts_implementation="eager")
+    model = peft.PeftModel.from_pretrained(frozen, work / "peft", is_trainable=True).to(dtype).train()
     update = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2,
                                betas=(0.9, 0.95), eps=1e-4, weight_decay=0.0)
     losses = []

@@ -12,4 +12,5 @@ if [ ! -x "$peer/bin/python" ]; then
     rm -rf "$peer"
     exit 1
   }
+  "$peer/bin/pip" install -q bitsandbytes >&2 || echo "bitsandbytes cannot be installed here" >&2
 fi

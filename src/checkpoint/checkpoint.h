@@ -133,6 +133,7 @@ class DamagedCheckpoint : public Error {
 };
 
 struct HfSource;
+class DequantizedWeights;
 
 // Reads a checkpoint folder, or a Hugging Face folder as a checkpoint of step 0
 // (checkpoint/hf_source.h), which has no checksums. Files are mapped, not loaded, and reading a box
@@ -149,7 +150,11 @@ class CheckpointReader {
   const Path& folder() const { return folder_; }
   const CheckpointHeader& header() const { return header_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // sorted by name
-  const StoredTensor* find(std::string_view name) const;                 // nullptr: not found
+  // Returns a tensor, or nullptr. A weight that is stored in 4 bits is found under its own name, as
+  // an f32 tensor without pieces.
+  const StoredTensor* find(std::string_view name) const;
+  // Returns the weights that are stored in 4 bits, as such tensors, sorted by name.
+  const std::vector<StoredTensor>& quantized() const;
 
   // From now on, finds and reads the exponential mean of a weight under the weight's name, if the
   // checkpoint has one; weights that were not trained have none. Throws Error if there is none at
@@ -178,7 +183,8 @@ class CheckpointReader {
   CheckpointHeader header_;
   std::vector<StoredTensor> tensors_;
   std::vector<MappedFile> files_;
-  std::unique_ptr<HfSource> hf_;         // null unless this is a Hugging Face folder
+  std::unique_ptr<HfSource> hf_;                     // null unless this is a Hugging Face folder
+  std::unique_ptr<DequantizedWeights> dequantized_;  // null for a Hugging Face folder
   std::vector<std::vector<bool>> seen_;  // [tensor][piece]: its checksum has been checked
   bool uses_averages_ = false;
 };

@@ -9,6 +9,7 @@
 
 #include "base/shape.h"
 #include "checkpoint/convert.h"
+#include "model/quantized_names.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -71,11 +72,21 @@ TensorDifference compare_values(CheckpointReader& a, CheckpointReader& b, const 
   return d;
 }
 
+// Returns the tensors of a checkpoint to compare with those of another one. Weights in 4 bits are
+// compared with plain ones as the weights that they stand for.
+std::vector<StoredTensor> comparable(const CheckpointReader& own, const CheckpointReader& other) {
+  std::vector<StoredTensor> all = own.tensors();
+  if (own.quantized().empty() || !other.quantized().empty()) return all;
+  std::erase_if(all, [](const StoredTensor& t) { return model::is_quantized_name(t.name); });
+  all.insert(all.end(), own.quantized().begin(), own.quantized().end());
+  return all;
+}
+
 }  // namespace
 
 std::vector<TensorDifference> compare(CheckpointReader& a, CheckpointReader& b) {
   std::vector<TensorDifference> differences;
-  for (const StoredTensor& t : a.tensors()) {
+  for (const StoredTensor& t : comparable(a, b)) {
     const StoredTensor* other = b.find(t.name);
     if (!other) {
       differences.push_back({t.name, "only in the first", 0, 0, 0});
@@ -89,7 +100,7 @@ std::vector<TensorDifference> compare(CheckpointReader& a, CheckpointReader& b) 
       if (d.elements > 0) differences.push_back(std::move(d));
     }
   }
-  for (const StoredTensor& t : b.tensors())
+  for (const StoredTensor& t : comparable(b, a))
     if (!a.find(t.name)) differences.push_back({t.name, "only in the second", 0, 0, 0});
   return differences;
 }

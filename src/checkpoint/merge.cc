@@ -13,6 +13,7 @@
 #include "base/tree.h"
 #include "checkpoint/stored_model.h"
 #include "model/adapter_modules.h"
+#include "model/quantized_names.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -24,10 +25,7 @@ std::string without_weight(std::string_view name) {
   return std::string(name);
 }
 
-bool is_adapter(const StoredTensor& t) {
-  return t.name.ends_with(model::kLoraA) || t.name.ends_with(model::kLoraB) ||
-         t.name.ends_with(model::kLoraMagnitude);
-}
+bool is_adapter(const StoredTensor& t) { return model::is_adapter(t.name); }
 
 std::string with(std::string name, std::string_view suffix) {
   name += suffix;
@@ -229,9 +227,13 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
   const PartsOfWeights parts = parts_of_weights(stored_model(reader));
   CheckpointWriter writer(out, {}, Existing::kIsKept);
   Merged made;
-  for (const StoredTensor& t : reader.tensors()) {
+  std::vector<StoredTensor> weights = reader.quantized();
+  for (const StoredTensor& t : reader.tensors())
     // The optimizer state is that of the adapters and has no meaning for the merged weights.
-    if (is_adapter(t) || t.name.find('|') != std::string::npos) continue;
+    if (!is_adapter(t) && t.name.find('|') == std::string::npos &&
+        !model::is_quantized_name(t.name))
+      weights.push_back(t);
+  for (const StoredTensor& t : weights) {
     const std::vector<Adapter> adapters = adapters_of(reader, t, parts, settings);
     StateTensor merged;
     merged.name = t.name;
@@ -254,6 +256,7 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
   // Rank 0 means no adapters, so a run that starts from this checkpoint does not expect them.
   Tree lora = *header.config.find("lora");
   lora.set("rank", Tree(int64_t{0}));
+  if (lora.find("quantize") != nullptr) lora.set("quantize", Tree("none"));
   header.config.set("lora", std::move(lora));
   writer.commit(header);
   return made;
@@ -312,7 +315,14 @@ Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
   if (std::filesystem::exists(out, error))
     throw Error("{}: exists already. Choose another path, or remove it first.", out.string());
   std::vector<CheckpointReader> readers;
-  for (const Path& p : checkpoints) readers.emplace_back(p);
+  for (const Path& p : checkpoints) {
+    readers.emplace_back(p);
+    if (!readers.back().quantized().empty())
+      throw Error(
+          "{}: has weights in 4 bits (lora.quantize), which have no mean. Merge the adapters of "
+          "each checkpoint first (`tessera checkpoint merge`), then average the results.",
+          p.string());
+  }
   for (size_t i = 1; i < readers.size(); ++i) check_same(readers[0], readers[i]);
   // The header (step, tokens, configuration) is that of the latest checkpoint, whatever the order
   // of the arguments.

@@ -22,7 +22,7 @@ struct AdapterSettings {
   int64_t rank = 0;
   double alpha = 16;
   std::vector<std::string> targets;
-  std::string kind = "lora", scaling = "rank", from;
+  std::string kind = "lora", scaling = "rank", quantize = "none", from;
 
   static void fields(auto& self, auto&& visit) {
     visit("rank", self.rank, "");
@@ -30,6 +30,7 @@ struct AdapterSettings {
     visit("targets", self.targets, "");
     visit("kind", self.kind, "");
     visit("scaling", self.scaling, "");
+    visit("quantize", self.quantize, "");
     visit("from", self.from, "");
   }
   bool rslora() const { return scaling == "rslora"; }

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/dequantized.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
@@ -106,6 +107,7 @@ CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
         read_tokenizer(folder / (pieces ? kSentencePieceFile : kTokenizerFile), index);
   }
   for (const StoredTensor& t : tensors_) seen_.emplace_back(t.pieces.size(), false);
+  dequantized_ = std::make_unique<DequantizedWeights>(*this);
 }
 
 CheckpointReader::~CheckpointReader() = default;
@@ -124,7 +126,13 @@ void CheckpointReader::use_averages() {
 const StoredTensor* CheckpointReader::find(std::string_view name) const {
   if (uses_averages_)
     if (const StoredTensor* average = stored(std::string(name) + kAverageSuffix)) return average;
-  return stored(name);
+  const StoredTensor* const found = stored(name);
+  return found == nullptr && dequantized_ ? dequantized_->find(name) : found;
+}
+
+const std::vector<StoredTensor>& CheckpointReader::quantized() const {
+  static const std::vector<StoredTensor> kNone;
+  return dequantized_ ? dequantized_->tensors() : kNone;
 }
 
 const StoredTensor* CheckpointReader::stored(std::string_view name) const {
@@ -180,6 +188,8 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
   std::vector<std::byte> as_stored;
   if (converts) as_stored.resize(box.elements() * size_of(t->dtype));
   std::byte* to = converts ? as_stored.data() : static_cast<std::byte*>(out.data);
+  if (dequantized_ && t == dequantized_->find(name))
+    dequantized_->read(*this, *t, box, reinterpret_cast<float*>(to));
   // The boxes of a checkpoint and of this rank may differ in any way: each piece contributes its
   // intersection, and the pieces cover the tensor, so the box is filled completely.
   for (size_t i = 0; i < t->pieces.size(); ++i) {

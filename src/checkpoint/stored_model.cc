@@ -16,7 +16,13 @@ namespace {
 
 constexpr size_t kMostListed = 12;  // faults named in one message
 
-model::ModelConfig described(const CheckpointReader& checkpoint) {
+bool is_reward_model(const CheckpointReader& checkpoint) {
+  return checkpoint.find(std::string(model::kScoreHead)) != nullptr;
+}
+
+}  // namespace
+
+model::ModelConfig model_in_header(const CheckpointReader& checkpoint) {
   const std::string source = checkpoint.folder().string();
   model::ModelConfig model;
   SourceLocations places;
@@ -33,12 +39,6 @@ model::ModelConfig described(const CheckpointReader& checkpoint) {
   }
   return model;
 }
-
-bool is_reward_model(const CheckpointReader& checkpoint) {
-  return checkpoint.find(std::string(model::kScoreHead)) != nullptr;
-}
-
-}  // namespace
 
 std::string listed_faults(const std::vector<std::string>& faults) {
   std::string text;
@@ -73,7 +73,7 @@ std::vector<const StoredTensor*> stored_weights(const CheckpointReader& checkpoi
 }
 
 model::ModelConfig stored_model(const CheckpointReader& checkpoint) {
-  model::ModelConfig model = described(checkpoint);
+  model::ModelConfig model = model_in_header(checkpoint);
   std::vector<model::HfTensor> names = model::hf_tensors(model);
   if (is_reward_model(checkpoint))
     std::erase_if(names, [](const model::HfTensor& t) { return t.ours == "head.weight"; });

@@ -14,6 +14,9 @@ namespace tessera::checkpoint {
 // stored in a floating-point type.
 model::ModelConfig stored_model(const CheckpointReader& checkpoint);
 
+// Returns the model in the header without a look at the tensors.
+model::ModelConfig model_in_header(const CheckpointReader& checkpoint);
+
 // Throws Error for a reward model, which has scores in place of the logits of tokens.
 void require_logits(const CheckpointReader& checkpoint);
 

@@ -208,6 +208,7 @@ Tree header_tree(const checkpoint::CheckpointHeader& h) {
 
 std::string in_words(const checkpoint::TensorDifference& d) {
   if (!d.what.empty()) return d.what;
+  if (d.largest == 0) return with_commas(d.elements) + " elements differ";  // codes, or -0 and 0
   return fmt::format("{} elements differ by at most {:.3g}, which is {:.3g} of the norm",
                      with_commas(d.elements), d.largest, d.relative);
 }

@@ -8,7 +8,10 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/nf4.h"
+#include "compile/graph/graph_passes.h"
 #include "model/family.h"
+#include "model/forward.h"
 
 namespace tessera::compile {
 namespace {
@@ -208,6 +211,55 @@ void check_multi_token(const CompileRequest& r) {
       "model.mtp_depth = {} is not supported with layout.pipeline, layout.context or layout.expert "
       "above 1. Set them to 1, or mtp_depth to 0.",
       r.model.mtp_depth);
+}
+
+namespace {
+
+// Throws Error unless each rank has whole blocks of a weight.
+void check_blocks(const Value& w, int out, int64_t tensor) {
+  const int64_t inputs = w.shape.product(out, w.shape.rank());
+  if (inputs % kNf4Block != 0)
+    throw Error(
+        "lora.quantize = nf4 stores blocks of {} inputs, but {} has {} inputs. Set lora.quantize: "
+        "none.",
+        kNf4Block, w.name, inputs);
+  const int by = w.sharding.place[AxisKind::kTensor];
+  if (tensor == 1 || by < 0) return;
+  if (by < out) {
+    for (const WeightPart& part : parts_of(w))
+      for (int d = 0; d < by; ++d)
+        CHECK((d == part.dim ? part.count : w.shape[d]) == 1,
+              "{} {}: the rows of a tensor-parallel rank do not follow one another", w.name,
+              to_string(w.shape));
+    return;
+  }
+  CHECK(by == out, "{} {} is divided along dimension {}", w.name, to_string(w.shape), by);
+  const int64_t blocks = inputs / kNf4Block, first = w.shape[out];
+  if (blocks % tensor != 0)
+    throw Error(
+        "layout.tensor = {} does not divide the {} blocks of {} inputs of {}, in which "
+        "lora.quantize = nf4 stores it. Possible here: {}.",
+        tensor, blocks, kNf4Block, w.name, divisors(std::gcd(blocks, first)));
+  // Heads and blocks are one label of the op's sharding rule, which needs one extent to divide the
+  // other.
+  if (std::max(blocks, first) % std::min(blocks, first) != 0)
+    throw Error(
+        "lora.quantize = nf4 is not supported with layout.tensor = {} for {}, whose {} heads and "
+        "{} blocks of {} inputs do not divide one another. Set layout.tensor: 1, or lora.quantize: "
+        "none.",
+        tensor, w.name, first, blocks, kNf4Block);
+}
+
+}  // namespace
+
+void check_quantization(const CompileRequest& r) {
+  if (r.adapters.quantize == Quantization::kNone) return;
+  Graph g = model::forward(r.model, {1, 1, r.model.encoder_layers > 0 ? 1 : 0});
+  for (Value& v : g.values) v.frozen = v.role == Role::kWeight;
+  for (const auto& [weight, product] : quantizable_weights(g)) {
+    const Value& w = g[weight];
+    check_blocks(w, w.shape.rank() - static_cast<int>(product.contract), r.layout.tensor);
+  }
 }
 
 }  // namespace tessera::compile

@@ -36,4 +36,8 @@ bool can_copy_heads(const CompileRequest& request);
 void check_multi_token(const CompileRequest& request);
 bool supports_multi_token(const Layout& layout);
 
+// Throws Error if the blocks of lora.quantize, 64 weights each, do not fit the inputs of a layer's
+// GEMMs, or the part of them that a tensor-parallel rank has.
+void check_quantization(const CompileRequest& request);
+
 }  // namespace tessera::compile

@@ -55,6 +55,11 @@ constexpr const char* enum_names(AdapterKind) { return "lora|dora"; }
 enum class AdapterScaling : uint8_t { kRank, kRslora };
 constexpr const char* enum_names(AdapterScaling) { return "rank|rslora"; }
 
+// How the frozen weights of the linear layers are stored under adapters. kNf4: in 4 bits, as QLoRA
+// does (base/nf4.h).
+enum class Quantization : uint8_t { kNone, kNf4 };
+constexpr const char* enum_names(Quantization) { return "none|nf4"; }
+
 // Low-rank adapters (Hu et al. 2021): a weight W [out, in] is frozen and gets A [rank, in] and
 // B [out, rank]: y = W x + scale() · B A x.
 struct AdapterPolicy {
@@ -64,6 +69,7 @@ struct AdapterPolicy {
   std::vector<std::string> targets;
   AdapterKind kind = AdapterKind::kLora;
   AdapterScaling scaling = AdapterScaling::kRank;
+  Quantization quantize = Quantization::kNone;
   double scale() const {
     const auto n = static_cast<double>(rank);
     return alpha / (scaling == AdapterScaling::kRslora ? std::sqrt(n) : n);

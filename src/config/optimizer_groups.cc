@@ -187,6 +187,12 @@ void check(const LoraSection& lora, KeyErrors& errors) {
     errors.add("lora.kind",
                "= {}, but lora.rank is 0. Set lora.rank, such as 16, or lora.kind=lora",
                name_of_entry(lora.kind));
+  if (lora.quantize != compile::Quantization::kNone && lora.rank == 0)
+    errors.add(
+        "lora.quantize",
+        "= {}, but lora.rank is 0: weights in 4 bits are not trained. Set lora.rank, such as "
+        "16, or lora.quantize=none",
+        name_of_entry(lora.quantize));
 }
 
 void check(const LossScaleSection& scale, KeyErrors& errors) {

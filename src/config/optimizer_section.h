@@ -148,6 +148,7 @@ struct LoraSection {
   std::vector<std::string> targets;
   compile::AdapterKind kind = compile::AdapterKind::kLora;
   compile::AdapterScaling scaling = compile::AdapterScaling::kRank;
+  compile::Quantization quantize = compile::Quantization::kNone;
   std::string from;
 
   static void fields(auto& self, auto&& visit) {
@@ -160,12 +161,15 @@ struct LoraSection {
     visit("kind", self.kind,
           "dora: the norm of each output's weights is trained separately from their direction");
     visit("scaling", self.scaling, "rank: alpha / rank; rslora: alpha / sqrt(rank)");
+    visit("quantize", self.quantize,
+          "nf4: the frozen weights of the layers' linear modules are stored in 4 bits, as QLoRA "
+          "does: NF4 with double quantization");
     visit("from", self.from,
           "PEFT folder with the adapters to start from; the other keys of lora default to its "
           "settings");
   }
 
-  compile::AdapterPolicy policy() const { return {rank, alpha, targets, kind, scaling}; }
+  compile::AdapterPolicy policy() const { return {rank, alpha, targets, kind, scaling, quantize}; }
 };
 
 void check(const LoraSection& lora, KeyErrors& errors);

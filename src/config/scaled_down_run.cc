@@ -76,6 +76,8 @@ std::vector<std::string> scaled_down_run(const RunConfig& run) {
   set("run.name", run.run.name + "-small");
   set("run.directory", "runs/" + run.run.name + "-small");
   set_model(run, keys);
+  // The small widths are not multiples of its blocks.
+  if (run.lora.quantize != compile::Quantization::kNone) set("lora.quantize", "none");
   // 0: that of the tokenizer.
   set("model.vocabulary", 0);
   set("model.vocabulary_multiple", 1);

@@ -14,6 +14,7 @@
 #include "ir/ops/cast.h"
 #include "ir/ops/communicate.h"
 #include "ir/ops/cross_entropy.h"
+#include "ir/ops/dequantize.h"
 #include "ir/ops/divided_cross_entropy.h"
 #include "ir/ops/dropout.h"
 #include "ir/ops/embedding.h"
@@ -77,6 +78,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          AdaptedSquares,       //
                                          ScalePart,            //
                                          ScalePartGrad,        //
+                                         DequantizeNf4,        //
                                          LatentHeads,          //
                                          LatentHeadsGrad,      //
                                          Attention,            //

@@ -157,7 +157,8 @@ struct Value {
                                       // larger one
   CopyKind copy = CopyKind::kOriginal;
   ValueId of = kNone;           // the value that it is a copy of; for a gradient or factor, the
-                                // weight
+                                // weight; for a stored value of a quantized weight, the value that
+                                // is computed from it
   BufferKindId buffer = kNone;  // kNone: scratch of its segment, or not laid out yet
   int64_t offset = kNone;       // bytes from the start of its buffer (or of the scratch)
   bool is_local_shard =

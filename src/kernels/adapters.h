@@ -13,6 +13,9 @@ namespace tessera::kernels {
 // group are the part.
 struct PartColumns {
   int64_t groups = 1, width = 1, first = 0, count = 1;
+
+  // Returns the column of a row for the m-th column of the parts of all groups.
+  constexpr int64_t column(int64_t m) const { return m / count * width + first + m % count; }
 };
 
 // The part of y += change.

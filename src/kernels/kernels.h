@@ -18,6 +18,7 @@
 #include "kernels/kernel.h"
 #include "kernels/latent_heads.h"
 #include "kernels/muon.h"
+#include "kernels/nf4.h"
 #include "kernels/norm.h"
 #include "kernels/preference.h"
 #include "kernels/rotary.h"
@@ -54,6 +55,7 @@ using AllArgs = ArgsList<ClearArgs,                //
                          ScalePartArgs,            //
                          ScalePartGradArgs,        //
                          AdaptedSquaresArgs,       //
+                         DequantizeNf4Args,        //
                          LatentHeadsArgs,          //
                          LatentHeadsGradArgs,      //
                          RotaryArgs,               //

@@ -87,6 +87,10 @@ bool is_adaptable(const Graph& graph, const Op& op) {
   return a != nullptr && !a->out && graph[op.inputs[Matmul::kW]].role == Role::kWeight;
 }
 
+bool is_adapter(std::string_view name) {
+  return name.ends_with(kLoraA) || name.ends_with(kLoraB) || name.ends_with(kLoraMagnitude);
+}
+
 std::string AdapterModule::ours() const {
   return without_weight(tensor.ours) + (part.name.empty() ? "" : "." + part.name);
 }

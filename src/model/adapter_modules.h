@@ -34,6 +34,8 @@ struct AdapterModule {
 // The suffixes of the names of an adapter's weights: ours and PEFT's.
 inline constexpr std::string_view kLoraA = ".lora_a", kLoraB = ".lora_b",
                                   kLoraMagnitude = ".lora_magnitude";
+// Returns true for our name of an adapter's weight.
+bool is_adapter(std::string_view name);
 
 // Returns the modules of all layers, in the order of hf_tensors(). Several entries may have one
 // module: the rows of a tensor that Tessera keeps in several weights, or packs in another order.

@@ -23,7 +23,8 @@ void check_common(const HfReader& in, const ModelFamily& family) {
       in.object("quantization_config").get<std::string>("quant_method", "") == "mxfp4";
   if (in.find("quantization_config") && !mxfp4)
     in.refuse("quantization_config", "given",
-              "quantized weights cannot be trained. Export the model in f32, bf16 or f16 first");
+              "quantized weights cannot be trained. Export the model in f32, bf16 or f16 first; "
+              "lora.quantize stores it in 4 bits");
   in.must_be("add_cross_attention", false, "cross attention in this family");
 }
 

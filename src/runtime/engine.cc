@@ -170,11 +170,14 @@ void Engine::initialise(uint64_t seed) {
 // the rest of the state starts at zero.
 void Engine::initialise(const StateShard& of, uint64_t seed) {
   const StateShard shard = starts_as_weight(of.role) ? weight_piece(of) : of;
+  const Value& value = program()[shard.weight];
+  // A quantized weight is computed from another value, which has the random numbers.
+  if (shard.role == Role::kWeight && value.of != kNone) return;
   const TensorView v = view(shard);
   if (shard.role != Role::kWeight)
     kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()}, kernels::ClearArgs{flat(v)});
   else
-    initialise_part(v, shard.shape, {shard.begin, shard.end}, program()[shard.weight].initial,
+    initialise_part(v, shard.shape, {shard.begin, shard.end}, value.initial,
                     hash_name(shard.name, seed), kernels_->threads());
   written(v);
 }

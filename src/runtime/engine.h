@@ -57,7 +57,8 @@ class Engine {
   void written(const TensorView& view) const;
 
   // Initializes the weights from (seed, name, global element), with the same result for every
-  // layout, and the state that starts as its weight; sets the rest of the state to zero.
+  // layout, and the state that starts as its weight; sets the rest of the state to zero. Does not
+  // write quantized weights, which are computed from others (Value::of).
   void initialise(uint64_t seed);
   void initialise(const StateShard& shard, uint64_t seed);
   // Rounds the master weights to the weights that GEMMs read, or the weights that belong to them

@@ -11,6 +11,7 @@
 #include "kernels/elementwise.h"
 #include "model/adapter_modules.h"
 #include "runtime/initialise.h"
+#include "train/quantized_weights.h"
 
 namespace tessera::train {
 namespace {
@@ -23,8 +24,10 @@ struct Scaled {
 
 Scaled scaled_by(const Program& program, const std::string& magnitude) {
   const std::string matrix = magnitude.substr(0, magnitude.size() - model::kLoraMagnitude.size());
-  for (const Value& v : program.values) {
-    if (v.role != Role::kWeight || !v.frozen) continue;
+  for (const Value& stored : program.values) {
+    if (stored.role != Role::kWeight || !stored.frozen) continue;
+    // A quantized weight is a value that is computed from stored ones.
+    const Value& v = stored.of == kNone ? stored : program[stored.of];
     for (const WeightPart& part : parts_of(v)) {
       const std::string stem = v.name.substr(0, v.name.rfind('.'));
       if (matrix == (part.name.empty() ? stem : stem + "." + part.name)) return {&v, part};
@@ -74,26 +77,24 @@ void fill_magnitudes(const Program& program, const StateShard& shard, const Tens
   kernels::launch(kernels::Cpu(), {}, kernels::CastArgs{from, view});
 }
 
-ReadWeight rows_of_checkpoint(checkpoint::CheckpointReader& checkpoint) {
-  return [&checkpoint](const Value&, const std::string& name, const std::vector<int64_t>& begin,
-                       const std::vector<int64_t>& end,
-                       const TensorView& out) { checkpoint.read(name, begin, end, out); };
+ReadWeight random_weights(uint64_t seed, int threads) {
+  return [=](const Value& weight, const std::string& name, const std::vector<int64_t>& begin,
+             const std::vector<int64_t>& end, const TensorView& out) {
+    runtime::initialise_part(out, weight.shape, {begin, end}, weight.initial, hash_name(name, seed),
+                             threads);
+  };
 }
 
 void initialise_magnitudes(runtime::Engine& engine, uint64_t seed) {
   const int threads = engine.kernels().threads();
-  const auto random = [&](const Value& weight, const std::string& name,
-                          const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
-                          const TensorView& out) {
-    runtime::initialise_part(out, weight.shape, {begin, end}, weight.initial, hash_name(name, seed),
-                             threads);
-  };
+  Quantizer quantizer(engine.program(), random_weights(seed, threads), threads);
+  const ReadWeight rows = quantizer.rows();
   bool any = false;
   for (const StateShard& of : local_state(engine.program(), engine.position().at)) {
     const StateShard shard = starts_as_weight(of.role) ? weight_piece(of) : of;
     if (!is_magnitude(shard)) continue;
     const TensorView view = engine.view(of);
-    fill_magnitudes(engine.program(), shard, view, random);
+    fill_magnitudes(engine.program(), shard, view, rows);
     engine.written(view);
     any = true;
   }

@@ -30,8 +30,8 @@ using ReadWeight = std::function<void(const Value& weight, const std::string& na
 void fill_magnitudes(const Program& program, const StateShard& shard, const TensorView& view,
                      const ReadWeight& read);
 
-// Reads rows of weights from a checkpoint, which must outlive the result.
-ReadWeight rows_of_checkpoint(checkpoint::CheckpointReader& checkpoint);
+// Computes the initial random values of weights with that seed.
+ReadWeight random_weights(uint64_t seed, int threads);
 
 // Writes all magnitudes of an engine whose weights have their initial random values of that seed,
 // and the state that starts as them. Does nothing without magnitudes.

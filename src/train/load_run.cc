@@ -49,7 +49,7 @@ void apply_peft_settings(config::RunConfig& config) {
   const Tree here_all = tessera::to_tree(here_sorted);
   for (const auto& [key, value] : *there_all.as_members()) {
     const std::string path = "lora." + key;
-    if (path == "lora.from") continue;
+    if (path == "lora.from" || path == "lora.quantize") continue;  // not a setting of adapters
     if (!config.places.contains(path)) continue;
     const std::string there = to_json(value), here = to_json(*here_all.find(key));
     if (there != here)

@@ -20,6 +20,7 @@
 #include "data/dataset_about.h"
 #include "data/tokenizer.h"
 #include "data/vocabulary.h"
+#include "model/quantized_names.h"
 #include "train/load_run.h"
 #include "train/references.h"
 #include "train/run_data.h"
@@ -159,10 +160,11 @@ void RunStart::report_model() {
   std::vector<double> parameters(3 + config_.optimizer.groups.size());
   for (const checkpoint::StateTensor& t : parts_.trainer->state()) {
     if (t.name.find('|') != std::string::npos) continue;
-    parameters[0] += static_cast<double>(t.data.elements());
+    const auto count = static_cast<double>(model::parameters_of(t.name, t.data.elements()));
+    parameters[0] += count;
     if (!trains(config_, t.name)) continue;
-    parameters[1] += static_cast<double>(t.data.elements());
-    parameters[2 + optimizer_number(config_, t.name)] += static_cast<double>(t.data.elements());
+    parameters[1] += count;
+    parameters[2 + optimizer_number(config_, t.name)] += count;
   }
   world_.all_reduce(parameters, comm::Reduction::kSum);
   say(fmt::format("tessera {} · run {} · {} {:.1f} M parameters · {} · {} tokens/step",

@@ -36,9 +36,11 @@ std::string trained_line(const config::RunConfig& config, double trained, double
   return fmt::format(
       "trains    {:.3g} of {:.3g} M parameters ({})", trained / 1e6, all / 1e6,
       config.lora.rank > 0
-          ? fmt::format("{} of rank {}",
-                        config.lora.kind == compile::AdapterKind::kDora ? "DoRA" : "LoRA",
-                        config.lora.rank)
+          ? fmt::format(
+                "{} of rank {}{}",
+                config.lora.kind == compile::AdapterKind::kDora ? "DoRA" : "LoRA", config.lora.rank,
+                config.lora.quantize == compile::Quantization::kNf4 ? ", linear layers in 4 bits"
+                                                                    : "")
           : "the others are frozen");
 }
 

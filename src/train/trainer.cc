@@ -23,6 +23,7 @@
 #include "train/answer_sums.h"
 #include "train/initial_adapters.h"
 #include "train/load_state.h"
+#include "train/quantized_weights.h"
 #include "train/run_programs.h"
 
 namespace tessera::train {
@@ -179,6 +180,7 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
 
 void Trainer::initialise() {
   engine_->initialise(config_.run.seed);
+  initialise_quantized(*engine_, config_.run.seed);
   initialise_magnitudes(*engine_, config_.run.seed);
   updates_ = 0;
 }
@@ -193,12 +195,18 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
   if (config_.lora.rank > 0) checkpoint::require_adapters_of_parts(checkpoint, config_.model);
   const std::optional<checkpoint::PeftAdapters> peft =
       fresh ? adapters_of_run(config_, checkpoint) : std::nullopt;
+  Quantizer quantizer(program(), finite_weights_of(checkpoint), engine_->kernels().threads());
   for (const StateShard& of : local_state(program(), engine_->position().at)) {
     // State that starts as its weight does so in a run that starts from weights, and where the
     // checkpoint does not have it, because optimizer.ema was set later.
     const bool begins = starts_as_weight(of.role) && (fresh || checkpoint.find(of.name) == nullptr);
     const StateShard shard = begins ? weight_piece(of) : of;
     const TensorView view = engine_->view(shard);
+    if (is_quantized(program(), shard) && checkpoint.find(shard.name) == nullptr) {
+      quantizer.fill(shard, view);
+      engine_->written(view);
+      continue;
+    }
     const bool is_adapter =
         config_.lora.rank > 0 && shard.role == Role::kWeight && !program()[shard.weight].frozen;
     const bool is_score = shard.name == model::kScoreHead;
@@ -213,7 +221,7 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
       if (from_peft)
         peft->read(shard.name, shard.begin, shard.end, view);
       else
-        fill_magnitudes(program(), shard, view, rows_of_checkpoint(checkpoint));
+        fill_magnitudes(program(), shard, view, quantizer.rows());
       engine_->written(view);
       continue;
     }

@@ -97,6 +97,8 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
         add_row(*this, part.f32() + from, row, first);
       else if (part.dtype == DType::kF16)
         add_row(*this, part.as<F16>() + from, row, first);
+      else if (part.dtype == DType::kU8)
+        add_row(*this, part.as<uint8_t>() + from, row, first);
       else
         add_row(*this, part.bf16() + from, row, first);
       return;

@@ -177,7 +177,7 @@ TEST_F(ChatProgram, EvalReadsConversationsAsTheRunDid) {
   put("chat.jsonl", lines);
   good(
       "train chat.yaml data.validation=[chat.jsonl] 'data.roles={assistant: [bot]}' "
-      "data.learn=everything");
+      "data.learn=everything precision=fp32");
   const double logged = number_after(get("chat/metrics.jsonl"), "\"validation_loss\":");
   const std::string found = good("eval chat --instructions chat.jsonl --json");
   EXPECT_NEAR(number_after(found, "\"loss\":"), logged, 1e-5) << found;

@@ -263,7 +263,7 @@ TEST_F(TrainProgram, MeansOfWeightsAreChosenByReaders) {
 // eval read.
 TEST_F(TrainProgram, AScheduleFreeRunIsEvaluatedAtItsAverage) {
   const std::string line =
-      "train run.yaml optimizer.kind=schedule_free optimizer.learning_rate=0.01 "
+      "train run.yaml precision=fp32 optimizer.kind=schedule_free optimizer.learning_rate=0.01 "
       "data.validation=[d] metrics.validate_every_steps=2";
   ASSERT_EQ(run(line).code, 0);
   double validated = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "model/presets.h"
 
 namespace tessera::compile {
 namespace {
@@ -59,6 +60,43 @@ TEST(LayoutCheck, TensorDividesHeadsAndWidths) {
   m.feed_forward = 250;
   EXPECT_EQ(said(l, m),
             "layout.tensor = 4 does not divide feed_forward = 250. Possible here: 1, 2.");
+}
+
+TEST(LayoutCheck, QuantizedWeightsHaveWholeBlocks) {
+  CompileRequest r;
+  r.model = model();
+  r.model.hidden = 128;
+  r.model.heads = r.model.kv_heads = 4;
+  r.model.feed_forward = 256;
+  model::derive_sizes(r.model);
+  r.adapters.rank = 4;
+  const auto said_of = [&] {
+    try {
+      check_quantization(r);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  r.layout.tensor = 4;
+  EXPECT_EQ(said_of(), "");
+  r.adapters.quantize = Quantization::kNf4;
+  EXPECT_EQ(said_of(),
+            "layout.tensor = 4 does not divide the 2 blocks of 64 inputs of layer.attn.out.weight, "
+            "in which lora.quantize = nf4 stores it. Possible here: 1, 2.");
+  r.layout.tensor = 2;
+  EXPECT_EQ(said_of(), "");
+  r.model.head_width = 96;  // 6 blocks
+  EXPECT_EQ(said_of(),
+            "lora.quantize = nf4 is not supported with layout.tensor = 2 for "
+            "layer.attn.out.weight, whose 4 heads and 6 blocks of 64 inputs do not divide one "
+            "another. Set layout.tensor: 1, or lora.quantize: none.");
+  r.layout.tensor = 1;
+  EXPECT_EQ(said_of(), "");
+  r.model.feed_forward = 96;
+  EXPECT_EQ(said_of(),
+            "lora.quantize = nf4 stores blocks of 64 inputs, but layer.mlp.down.weight has 96 "
+            "inputs. Set lora.quantize: none.");
 }
 
 TEST(LayoutCheck, AdafactorAndAdaptersWantWholeHeads) {

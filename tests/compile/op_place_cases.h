@@ -18,6 +18,7 @@ inline In x(Shape s) { return {DType::kF32, std::move(s)}; }
 inline In weight(Shape s) { return {DType::kF32, std::move(s), Role::kWeight}; }
 inline In known(Shape s) { return {DType::kF32, std::move(s), Role::kBatch}; }
 inline In mask(Shape s) { return {DType::kU8, std::move(s), Role::kBatch}; }
+inline In codes(Shape s) { return {DType::kU8, std::move(s), Role::kWeight}; }
 inline In ids(Shape s) { return {DType::kI32, std::move(s), Role::kBatch}; }
 inline In samples() { return {DType::kI64, {2}, Role::kBatch}; }
 inline In step() { return {DType::kF64, {kStepSize}, Role::kStep}; }
@@ -83,6 +84,15 @@ inline std::vector<Case> forwards() {
        AdaptedSquares{0.5, 1, 2},
        {weight({2, 4, 4, 6}), weight({2, 6}), weight({2, 2, 4, 2})},
        "bzr"},
+      {"dequantize_nf4",
+       DequantizeNf4{{4, 2, 64}, 2, 1, 0, DType::kF32},
+       {codes({4, 2, 32}), codes({4, 2}), weight({2})},
+       "cvP"},
+      {"dequantize_nf4 of two parts",
+       DequantizeNf4{{2, 4, 64}, 1, 2, 0, DType::kF32},
+       {codes({1, 4, 1, 32}), codes({1, 4, 1, 32}), codes({1, 4, 1}), codes({1, 4, 1}), weight({2}),
+        weight({2})},
+       "mABucPQ"},
       {"scale_part",
        ScalePart{3, 2},
        {x({2, 4, 2, 4, 4}), weight({2, 2, 4}), known({2, 2, 4})},

@@ -99,6 +99,9 @@ TEST(RunConfig, AllFindingsAreListedAtOnceEachWithItsPlace) {
             "command line: lora.targets are given, but lora.rank is 0. Set lora.rank, such as 16, "
             "or for no adapters lora.targets=[]\n"
             "command line: schedule.warmup_steps = 2000 is more than schedule.steps = 1000");
+  EXPECT_EQ(error_of(kRun, {"lora.quantize=nf4"}),
+            "command line: lora.quantize = nf4, but lora.rank is 0: weights in 4 bits are not "
+            "trained. Set lora.rank, such as 16, or lora.quantize=none");
   // Where a number is outside its range, the rules that would use it are not tried.
   EXPECT_EQ(error_of(kRun, {"batch.micro=0", "metrics.every_steps=0", "lora.targets=[x]"}),
             "command line: batch.micro = 0, expected 1 or more\n"

@@ -85,6 +85,33 @@ TEST_F(CudaKernels, ProductsInEightBitsThatNoCardMakes) {
   expect_refused([](kernels::MatmulShape& s) { s.lda = 96; }, "codes are dense");
 }
 
+// A part of a tensor in NF4, written to a part of the rows of another: the CPU's bits.
+TEST_F(CudaKernels, Nf4) {
+  constexpr int64_t kRows = 60, kBlocks = 9, kRowBlocks = 20, kWhole = 100 * kRowBlocks;
+  const int64_t levels = nf4_levels(kWhole);
+  Both codes(DType::kU8, {kRows, kBlocks, kNf4Block / 2});
+  Both scales(DType::kU8, {kRows, kBlocks}), of_all(DType::kF32, {levels});
+  for (int64_t i = 0; i < codes.host().elements(); ++i)
+    codes.host().as<uint8_t>()[i] = static_cast<uint8_t>(i * 37 + i / 256);
+  for (int64_t i = 0; i < kRows * kBlocks; ++i)
+    scales.host().as<uint8_t>()[i] = static_cast<uint8_t>(i * 167);
+  codes.send(stream()), scales.send(stream());
+  fill(of_all, 0.1, 0.123);
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const kernels::PartColumns& part :
+         {kernels::PartColumns{1, kRows, 0, kRows}, kernels::PartColumns{20, 5, 1, 3}}) {
+      Both w(type, {part.groups * part.width, kBlocks * kNf4Block});
+      fill(w, 1.0);
+      const auto run = [&](const kernels::KernelTable& k, const kernels::Launch& l, auto side) {
+        k.of<kernels::DequantizeNf4Args>().run(
+            l, {side(codes), side(scales), side(of_all), side(w), part, 40, 11, kRowBlocks});
+      };
+      run(cpu(), {}, [](Both& x) { return x.host(); });
+      run(gpu(), {stream()}, [](Both& x) { return x.device(); });
+      EXPECT_EQ(w.fetch(stream()), w.here()) << name_of(type) << " groups of " << part.width;
+    }
+}
+
 struct UpdateCase {
   OptimizerKind rule;
   DType weights, moments;

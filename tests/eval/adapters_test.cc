@@ -7,7 +7,7 @@
 #include "checkpoint/peft.h"
 #include "eval/language_model.h"
 #include "tests/checkpoint/temporary_folder.h"
-#include "tests/train/tiny_run.h"
+#include "tests/train/quantized_run.h"
 
 namespace tessera::eval {
 namespace {
@@ -94,6 +94,56 @@ TEST_P(EveryFamily, TheSameWithDoraAndScaledByTheRootOfTheRank) {
   c.lora.scaling = compile::AdapterScaling::kRslora;
   c.lora.alpha = 8;
   expect_the_same_logits(c);
+}
+
+// Weights in 4 bits are read as the numbers that their codes stand for, by every command.
+TEST(Adapters, OnWeightsInFourBitsTheSame) {
+  for (const model::Family family : {model::Family::kLlama, model::Family::kNeox}) {
+    config::RunConfig c = train::quantized(family);
+    c.lora.alpha = 24;
+    expect_the_same_logits(c);
+  }
+}
+
+// Frozen matrices of adapters are not weights of the model: they are stored and merged as they are.
+TEST(Adapters, FrozenOnesAreNotQuantized) {
+  config::RunConfig c = train::quantized(model::Family::kLlama);
+  c.optimizer.freeze = {"*.lora_a"};
+  c.lora.alpha = 24;
+  expect_the_same_logits(c);
+  c.optimizer.freeze = {"*.mlp.*"};
+  expect_the_same_logits(c);
+}
+
+// A weight with some of its stored values is damaged, whichever are missing.
+TEST(Adapters, IncompleteWeightsInFourBitsAreDamage) {
+  const config::RunConfig c = train::quantized(model::Family::kLlama);
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
+                         INT64_MAX, *world, {});
+  trainer.initialise();
+  for (const char* missing :
+       {"layer0.attn.qkv.q.nf4", "layer1.attn.qkv.k.nf4_scales", "layer0.attn.out.nf4_levels"}) {
+    checkpoint::TemporaryFolder folder;
+    std::vector<checkpoint::StateTensor> state = trainer.state();
+    EXPECT_EQ(std::erase_if(state, [&](const auto& t) { return t.name == missing; }), 1);
+    checkpoint::save(folder.path(), header_of(c, 1), state);
+    EXPECT_THROW(checkpoint::CheckpointReader(folder.path() / "1"), checkpoint::DamagedCheckpoint)
+        << missing;
+  }
+}
+
+TEST(Average, OfWeightsInFourBitsIsRejected) {
+  checkpoint::TemporaryFolder folder;
+  const config::RunConfig c = train::quantized(model::Family::kLlama);
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
+                         INT64_MAX, *world, {});
+  trainer.initialise();
+  for (const int64_t step : {1, 2})
+    checkpoint::save(folder.path(), header_of(c, step), trainer.state());
+  const std::vector<Path> both = {folder.path() / "1", folder.path() / "2"};
+  EXPECT_THROW(checkpoint::average_checkpoints(both, folder.path() / "mean", "test"), Error);
 }
 
 TEST(Average, IsTheMeanOfEachWeight) {

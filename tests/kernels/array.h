@@ -58,6 +58,8 @@ class Array {
         return static_cast<double>(static_cast<float>(as<F16>()[i]));
       case DType::kI32:
         return as<int32_t>()[i];
+      case DType::kU8:
+        return as<uint8_t>()[i];
       default:
         return static_cast<double>(as<int64_t>()[i]);
     }

@@ -1,6 +1,5 @@
 // Each op against PyTorch's values in float64 (tests/golden/ops.safetensors).
-#include "base/file.h"
-#include "base/tree.h"
+#include "tests/kernels/golden.h"
 #include "kernels/adafactor.h"
 #include "kernels/attention.h"
 #include "kernels/divided_cross_entropy.h"
@@ -12,48 +11,10 @@
 #include "kernels/preference.h"
 #include "kernels/rotary.h"
 #include "kernels/update.h"
-#include "tests/kernels/array.h"
 #include "tests/kernels/update_step.h"
 
 namespace tessera::kernels {
 namespace {
-
-// The file is eight bytes of length, a JSON table of (dtype, shape, place), and the data.
-class Golden {
- public:
-  explicit Golden(const char* file = "ops.safetensors")
-      : bytes_(read_file(Path(TESSERA_GOLDEN) / file)) {
-    uint64_t length = 0;
-    std::memcpy(&length, bytes_.data(), sizeof length);
-    table_ = parse_json(std::string_view(bytes_).substr(8, length), file);
-    data_ = 8 + length;
-  }
-  Array operator()(const std::string& name) const {
-    const Tree* const entry = table_.find(name);
-    CHECK(entry != nullptr, "no golden tensor {}", name);
-    std::vector<int64_t> dims;
-    for (const Tree& d : *entry->find("shape")->as_list())
-      dims.push_back(std::get<int64_t>(d.value));
-    const bool integers = *entry->find("dtype")->as_string() == "I32";
-    Array a(Shape(dims), integers ? DType::kI32 : DType::kF32);
-    const Tree::List& place = *entry->find("data_offsets")->as_list();
-    const auto begin = static_cast<size_t>(std::get<int64_t>(place[0].value));
-    std::memcpy(a.data(), bytes_.data() + data_ + begin, static_cast<size_t>(a.view().bytes()));
-    return a;
-  }
-  bool has(const std::string& name) const { return table_.find(name) != nullptr; }
-  double number(const std::string& name) const {
-    return std::stod(*table_.find("__metadata__")->find(name)->as_string());
-  }
-  double number(const std::string& name, double otherwise) const {
-    return table_.find("__metadata__")->find(name) == nullptr ? otherwise : number(name);
-  }
-
- private:
-  std::string bytes_;
-  Tree table_;
-  size_t data_ = 0;
-};
 
 std::vector<double> doubles(const Array& a) {
   std::vector<double> v;

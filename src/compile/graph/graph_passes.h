@@ -1,6 +1,7 @@
 // The passes that rewrite a graph, before any rank or schedule is known. passes.cc has their order.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,15 @@ void fuse_residual_norm(Graph& graph);
 
 // Removes ops whose outputs are not read.
 void remove_dead_ops(Graph& graph);
+
+// Stores the frozen weights of the layers' GEMMs in 4 bits (NF4): each part of such a weight
+// becomes three weights, PART.nf4, PART.nf4_scales and PART.nf4_levels, and every list of ops that
+// reads the weight computes it first. Value::of of the three is the value that they are computed
+// from, which keeps the name, shape, parts and initial values of the weight. Runs after all passes
+// that ask which values are weights.
+void quantize_weights(Graph& graph);
+// Returns the weights that it stores in 4 bits, with the GEMM of each: frozen weights of layers.
+std::map<ValueId, Matmul> quantizable_weights(const Graph& graph);
 
 // Moves the collectives over tensor ranks of each layer to the inner queue kTensor.
 void assign_queues(Graph& graph);

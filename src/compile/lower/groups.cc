@@ -1,9 +1,10 @@
-// Groups weights that share a lifetime and a reduction: by the blocks that use a weight, by whether
-// each layer has its own, by the axes over which its gradient is partial, by the optimizer that
-// updates it, and for Muon by the axes that divide its matrices.
+// Groups weights that share a lifetime and a reduction: by their dtype, by the blocks that use a
+// weight, by whether each layer has its own, by the axes over which its gradient is partial, by the
+// optimizer that updates it, and for Muon by the axes that divide its matrices.
 #include <algorithm>
 
 #include "base/error.h"
+#include "compile/graph/graph_passes.h"
 #include "compile/graph/rewrite.h"
 #include "compile/lower/lowering.h"
 #include "ir/names.h"
@@ -59,11 +60,14 @@ GroupId group_for(Lowering& low, ValueId weight) {
       g.blocks.push_back(b);
   }
   CHECK(!g.blocks.empty(), "weight {} is used by no block", low.graph[weight].name);
+  g.dtype = low.graph[weight].dtype;
   g.frozen = low.graph[weight].frozen;
   if (!g.frozen) g.partial = partial_axes(low.graph[weight], low.graph.mesh);
   if (!g.frozen) g.policy = low.graph[weight].policy;
   g.name = g.blocks.size() > 1 ? "shared" : low.graph.blocks[g.blocks[0]].name;
   if (g.frozen) g.name += ".frozen";
+  if (g.frozen && g.dtype != type_of(low.context.request.precision))
+    g.name += fmt::format(".{}", name_of(g.dtype));
   g.per_layer = (low.graph[weight].indexed_by & kPerLayer) != 0;
   // Weights that all layers of a stack share have other lifetimes than the layers' own weights, and
   // their gradients are complete at other times.
@@ -90,8 +94,8 @@ GroupId group_for(Lowering& low, ValueId weight) {
 }  // namespace
 
 bool are_alike(const WeightGroup& a, const WeightGroup& b) {
-  return a.frozen == b.frozen && a.common == b.common && a.partial == b.partial &&
-         a.policy == b.policy && a.dividing == b.dividing;
+  return a.frozen == b.frozen && a.dtype == b.dtype && a.common == b.common &&
+         a.partial == b.partial && a.policy == b.policy && a.dividing == b.dividing;
 }
 
 void group_weights(Lowering& low) {

@@ -30,14 +30,15 @@ struct BlockSegments {
   BufferKindId pending = kNone;  // values that weight_backward reads
 };
 
-// Weights that share a buffer and a reduction: those of a block (or those several blocks share)
-// whose gradients are partial over the same axes and that one optimizer updates. Matrices of Muon
-// are also divided along the same axes.
+// Weights of one dtype that share a buffer and a reduction: those of a block (or those several
+// blocks share) whose gradients are partial over the same axes and that one optimizer updates.
+// Matrices of Muon are also divided along the same axes.
 struct WeightGroup {
   std::string name;             // "layer", "layer.tensor", "shared", "layer.group1"
   std::vector<BlockId> blocks;  // the blocks that use them
   bool per_layer = false;
   bool frozen = false;  // nothing is kept of its weights
+  DType dtype = DType::kF32;
   bool common = false;  // to the layers of a stack, so to all stages that have some of it
   int64_t policy = 0;   // Value::policy of its weights; 0 where they are frozen
   GroupRef partial;     // along the axes, other than data axes, over which the gradient is partial

@@ -12,11 +12,6 @@ struct AdaptedRows {
   float scale;
   int64_t rank, inputs;
   PartColumns part;
-
-  // Returns the row of the weight for a row of the part.
-  int64_t row_of_weight(int64_t row) const {
-    return row / part.count * part.width + part.first + row % part.count;
-  }
 };
 
 }  // namespace tessera::kernels

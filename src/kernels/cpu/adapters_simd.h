@@ -34,7 +34,7 @@ HWY_NOINLINE inline void SumProducts(Source dy, Source x, float* sums, int64_t r
 HWY_NOINLINE inline void SquaresOfRows(const AdaptedRows& r, int64_t begin, int64_t end) {
   const F f;
   for (int64_t row = begin; row < end; ++row) {
-    const int64_t w = r.row_of_weight(row) * r.inputs;
+    const int64_t w = r.part.column(row) * r.inputs;
     V sum = hn::Zero(f);
     for (int64_t c = 0; c < r.inputs; c += kLanes) {
       const int64_t left = r.inputs - c;

@@ -13,11 +13,6 @@ namespace {
 
 constexpr int kThreads = 256, kRowsOfBlock = kThreads / kWarp;
 
-// Returns the column of a row for a column of its part.
-__device__ inline int64_t column_of(const PartColumns& p, int64_t m) {
-  return m / p.count * p.width + p.first + m % p.count;
-}
-
 struct AddPartWork {
   Numbers change, y;
   PartColumns part;
@@ -25,7 +20,7 @@ struct AddPartWork {
 
   __host__ __device__ int64_t count() const { return elements; }
   __device__ void operator()(int64_t i) const {
-    const int64_t at = column_of(part, i);  // all groups have the same part
+    const int64_t at = part.column(i);  // all groups have the same part
     write(y, at, read(y, at) + read(change, i));
   }
 };
@@ -57,7 +52,7 @@ struct ScalePartGradWork {
   __device__ void operator()(int64_t m) const {
     const int64_t columns = part.groups * part.width;
     float sum = 0;
-    for (int64_t row = 0, at = column_of(part, m); row < rows; ++row, at += columns)
+    for (int64_t row = 0, at = part.column(m); row < rows; ++row, at += columns)
       sum += read(dy, at) * read(x, at);
     write(d_magnitude, m, read(d_magnitude, m) + over_norm(sum, squares[m]));
   }
@@ -74,7 +69,7 @@ struct SquaresWork {
 __global__ void adapted_squares_kernel(const SquaresWork s) {
   const int64_t row = block_x() * kRowsOfBlock + warp_index();
   if (row >= s.rows) return;  // the whole warp
-  const int64_t w = column_of(s.part, row) * s.inputs;
+  const int64_t w = s.part.column(row) * s.inputs;
   float sum = 0;
   for (int64_t c = lane_index(); c < s.inputs; c += kWarp) {
     float change = 0;

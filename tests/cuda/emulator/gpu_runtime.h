@@ -66,6 +66,8 @@ inline void __syncthreads() { cuda_emulator::block_barrier(); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __float2int_rn(float x) { return static_cast<int>(lrintf(x)); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __uint_as_float(uint32_t x) {
   float y;
   std::memcpy(&y, &x, 4);

@@ -1,0 +1,26 @@
+// The names of weights that are stored in 4 bits (base/nf4.h). Each part of a packed weight is
+// stored by itself: the part q of layer3.attn.qkv.weight is layer3.attn.qkv.q.nf4, .nf4_scales and
+// .nf4_levels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tessera::model {
+
+inline constexpr std::string_view kNf4Codes = ".nf4", kNf4Scales = ".nf4_scales",
+                                  kNf4Levels = ".nf4_levels";
+
+// Returns the name of a stored value of a weight "layer3.attn.qkv.weight", or of one of its parts.
+// `part` is empty for a weight that is one matrix.
+std::string quantized_name(std::string_view weight, std::string_view part, std::string_view suffix);
+
+// Returns true for the name of a stored value of a quantized weight.
+bool is_quantized_name(std::string_view name);
+
+// Returns the number of the model's parameters in `elements` elements of a stored tensor: two per
+// byte of codes, none for scales and levels, one per element of any other weight.
+int64_t parameters_of(std::string_view name, int64_t elements);
+
+}  // namespace tessera::model
