@@ -42,6 +42,7 @@ Evaluate: one checkpoint, on one rank and on the ranks of a layout, in fp32: the
 Ends with 1 if anything differs, with 77 (skipped) where there is no mpirun.
 """
 import argparse
+import itertools
 import json
 import math
 import os
@@ -298,6 +299,8 @@ def draw_without_context(rng, precision, family):
         precision = "fp32"
     optimizer = draw_optimizer(rng, model["model.family"], precision)
     tuning = draw_tuning(rng, optimizer)
+    if "lora.rank" in tuning:  # at most the smaller side of each matrix, such as k_rope's rows
+        tuning["lora.rank"] = min(tuning["lora.rank"], model.get("model.latent.rope_width", 4))
     if precision == "fp16" and model["model.family"] in POST_NORMS:
         model["loss_scale.initial"] = 16  # so that the first step, which is compared, does not overflow
     if copies_heads(model, tensor):  # LoRA, Adafactor and Muon do not support it
@@ -670,6 +673,9 @@ class Trained:
         self.steps = [(line["step"], line["loss"] + line.get("router_loss", 0) + line.get("z_loss", 0),
                        line["grad_norm"])
                       for line in lines if "loss" in line]
+        # The loss of a pair of answers is computed from rewards, which may be larger than it.
+        self.rewards = [abs(line.get("rewards_chosen") or 0) + abs(line.get("rewards_rejected") or 0)
+                        for line in lines if "loss" in line]
         self.validation = [line["validation_loss"] for line in lines
                            if line["step"] == steps and "validation_loss" in line]
         self.gradients, self.checkpoint = folder / "gradients", folder / "checkpoints" / str(steps)
@@ -678,7 +684,7 @@ class Trained:
         """{measure: difference} to another run of the same length."""
         if [s[0] for s in self.steps] != [s[0] for s in other.steps]:
             raise Broken(f"{len(other.steps)} steps recorded, expected {len(self.steps)}")
-        return {"loss": relative((a[1], b[1]) for a, b in zip(self.steps, other.steps)),
+        return {"loss": relative(((a[1], b[1]) for a, b in zip(self.steps, other.steps)), self.rewards),
                 "norm": relative((a[2], b[2]) for a, b in zip(self.steps, other.steps)),
                 "validation": relative(zip(self.validation, other.validation))
                 if self.validation or other.validation else 0.0}
@@ -696,8 +702,10 @@ class Trained:
         return max(((tensor_gap(t), t["name"]) for t in said["tensors"]), default=(0.0, ""))
 
 
-def relative(pairs):
-    gaps = [math.nan if None in (a, b) else abs(a - b) / abs(a) for a, b in pairs]
+def relative(pairs, scales=()):
+    """The largest difference of a pair, as a share of its first number, or of its scale if that is larger."""
+    gaps = [math.nan if None in (a, b) else abs(a - b) / max(abs(a), scale)
+            for (a, b), scale in itertools.zip_longest(pairs, scales, fillvalue=0.0)]
     return math.inf if any(math.isnan(gap) for gap in gaps) else max(gaps, default=math.inf)
 
 
