@@ -22,18 +22,20 @@ int64_t compute_calls_away(const Program& p, int64_t from, int step, int count) 
   return at;
 }
 
-// Extends the lifetimes of gradients to the last call that writes Muon's directions. Those buffers
-// are created between updates, and must not reuse bytes of gradients, which are read after the step
-// too (local_gradients()).
+// Extends the lifetimes of gradients to the end of the step if Muon computes directions. Between
+// the updates these need buffers and scratch, which must not reuse the bytes of gradients:
+// gradients are read after the step too (local_gradients()).
 void keep_gradients(const Program& p, IdVector<BufferId, Lifetime>& lives) {
-  int64_t last = kNone;
-  for (const CallId c : p.schedule.ids())
-    if (p.segment(p.call(c)).phase == Phase::kDirection) last = c.number();
-  for (const CallId c : p.schedule.ids()) {
-    if (last == kNone || p.segment(p.call(c)).phase != Phase::kUpdate) continue;
+  const auto calls = p.schedule.ids();
+  const bool directs = std::any_of(calls.begin(), calls.end(), [&](CallId c) {
+    return p.segment(p.call(c)).phase == Phase::kDirection;
+  });
+  if (!directs) return;
+  for (const CallId c : calls) {
+    if (p.segment(p.call(c)).phase != Phase::kUpdate) continue;
     for (const BufferId f : p.call(c).buffers)
       if (p[p.kind(p.buffer(f).kind).values.at(0)].role == Role::kGradient)
-        lives[f].death = std::max(lives[f].death, last);
+        lives[f].death = std::ssize(p.schedule) - 1;
   }
 }
 
