@@ -84,7 +84,7 @@ def quantized_weights(model):
 
 
 def dequantized(model, weights):
-    """A copy of the model whose linear weights are those that the codes stand for."""
+    """A copy of the model with dequantized linear weights."""
     model = copy.deepcopy(model)
     with torch.no_grad():
         for name, module in linear_weights(model):

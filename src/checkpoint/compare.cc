@@ -73,7 +73,7 @@ TensorDifference compare_values(CheckpointReader& a, CheckpointReader& b, const 
 }
 
 // Returns the tensors of a checkpoint to compare with those of another one. Weights in 4 bits are
-// compared with plain ones as the weights that they stand for.
+// dequantized for a comparison with plain ones.
 std::vector<StoredTensor> comparable(const CheckpointReader& own, const CheckpointReader& other) {
   std::vector<StoredTensor> all = own.tensors();
   if (own.quantized().empty() || !other.quantized().empty()) return all;

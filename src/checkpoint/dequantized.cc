@@ -116,25 +116,25 @@ void DequantizedWeights::read(CheckpointReader& checkpoint, const StoredTensor& 
     const Box common = intersection(of_part, box);
     if (common.elements() == 0) continue;
     load(checkpoint, p.name);
-    const Shape part = of_part.extents(), wanted_part = common.extents();
+    const Shape part = of_part.extents(), extents = common.extents();
     const int64_t inputs = part.product(p.outputs, part.rank());
     std::vector<float> row(inputs);
     // The outputs of the box that are in the part, as a mixed-radix number.
     const Shape rows(
-        std::vector<int64_t>(wanted_part.dims().begin(), wanted_part.dims().begin() + p.outputs));
+        std::vector<int64_t>(extents.dims().begin(), extents.dims().begin() + p.outputs));
     for (int64_t i = 0; i < rows.elements(); ++i) {
-      Box one = of_part, wanted = common;
+      Box whole_row = of_part, read_box = common;
       int64_t rest = i, first = 0, scale = inputs;
       for (int d = p.outputs - 1; d >= 0; --d) {
         const int64_t at = common.begin[d] + rest % rows[d];
         rest /= rows[d];
         first += (at - of_part.begin[d]) * scale;
         scale *= part[d];
-        one.begin[d] = wanted.begin[d] = at;
-        one.end[d] = wanted.end[d] = at + 1;
+        whole_row.begin[d] = read_box.begin[d] = at;
+        whole_row.end[d] = read_box.end[d] = at + 1;
       }
       dequantize_nf4(codes_, scales_, levels_, first, row);
-      copy_box(wanted, one, reinterpret_cast<const std::byte*>(row.data()), box,
+      copy_box(read_box, whole_row, reinterpret_cast<const std::byte*>(row.data()), box,
                reinterpret_cast<std::byte*>(out), sizeof(float));
     }
   }

@@ -1,5 +1,5 @@
-// The weights of a checkpoint that are stored in 4 bits (base/nf4.h), as the weights that they
-// stand for: one f32 tensor of the model's name and shape per weight.
+// Dequantizes the weights of a checkpoint that are stored in 4 bits (base/nf4.h): one f32 tensor
+// per weight, with its name and shape in the model.
 #pragma once
 
 #include <map>

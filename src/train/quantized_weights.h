@@ -27,8 +27,8 @@ class Quantizer {
   // Writes the box of the shard to `view`.
   void fill(const StateShard& shard, const TensorView& view);
 
-  // Returns a function that reads a row of a weight, all inputs of one output, as GEMMs read it:
-  // of a quantized weight, the numbers that its codes stand for. The Quantizer must outlive it.
+  // Returns a function that reads a row of a weight, all inputs of one output, as GEMMs read it: a
+  // quantized weight is dequantized. The Quantizer must outlive it.
   ReadWeight rows();
 
  private:

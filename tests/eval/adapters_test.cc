@@ -96,7 +96,7 @@ TEST_P(EveryFamily, TheSameWithDoraAndScaledByTheRootOfTheRank) {
   expect_the_same_logits(c);
 }
 
-// Weights in 4 bits are read as the numbers that their codes stand for, by every command.
+// Every command dequantizes weights in 4 bits.
 TEST(Adapters, OnWeightsInFourBitsTheSame) {
   for (const model::Family family : {model::Family::kLlama, model::Family::kNeox}) {
     config::RunConfig c = train::quantized(family);

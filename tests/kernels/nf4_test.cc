@@ -68,8 +68,8 @@ TEST(Nf4, TheExampleOfTheReference) {
   EXPECT_EQ(q.levels.as<float>()[0], 1.6f);  // one block: its scale is the mean
   EXPECT_EQ(q.levels.as<float>()[1], 0.0f);
   const Array got = dequantized(q, DType::kF32);
-  const double wanted[] = {0.12732849, -0.45510623, 0, 0.70513576, -1.6, 0, 0.25748834, 0};
-  for (int64_t i = 0; i < 8; ++i) EXPECT_NEAR(got.at(i), wanted[i], 1e-7);
+  const double expected[] = {0.12732849, -0.45510623, 0, 0.70513576, -1.6, 0, 0.25748834, 0};
+  for (int64_t i = 0; i < 8; ++i) EXPECT_NEAR(got.at(i), expected[i], 1e-7);
   for (int64_t i = 8; i < kNf4Block; ++i) EXPECT_EQ(got.at(i), 0);
 }
 
@@ -113,7 +113,7 @@ TEST(Nf4, EveryCodeOfWeightsAndScales) {
   Quantized q = {16, 16};
   q.levels.set(0, 0.123456789);
   q.levels.set(1, 0.0987654321);
-  Array wanted({q.rows, q.blocks * kNf4Block});
+  Array expected({q.rows, q.blocks * kNf4Block});
   int64_t fused_differ = 0;
   for (int64_t b = 0; b < 256; ++b) {
     // A permutation of the codes, so that neighbors differ by other amounts than 1.
@@ -127,13 +127,13 @@ TEST(Nf4, EveryCodeOfWeightsAndScales) {
       const int64_t at = b * kNf4Block + i;
       uint8_t& both = q.codes.as<uint8_t>()[at / 2];
       both = static_cast<uint8_t>(at / 2 * 37 + b);
-      wanted.as<float>()[at] = kNf4Values[q.code(at)] * scale;
+      expected.as<float>()[at] = kNf4Values[q.code(at)] * scale;
     }
   }
   EXPECT_GT(fused_differ, 10);
   for_every_target([&] {
     for (const DType type : kTypes)
-      EXPECT_TRUE(dequantized(q, type).same_bits(as_type(wanted, type))) << name_of(type);
+      EXPECT_TRUE(dequantized(q, type).same_bits(as_type(expected, type))) << name_of(type);
   });
 }
 
@@ -212,18 +212,18 @@ TEST(Nf4, PartsOfATensor) {
       const Array whole = dequantized(q, type);
       const int64_t columns = p.blocks * kNf4Block;
       const Array w = Array::full({p.part.groups * p.part.width, columns}, 7, type);
-      Array wanted = Array::full(w.shape(), 7, type);
+      Array expected = Array::full(w.shape(), 7, type);
       for (int64_t r = 0; r < p.rows; ++r) {
         const int64_t row = r / p.part.count * p.part.width + p.part.first + r % p.part.count;
         for (int64_t c = 0; c < columns; ++c)
-          wanted.set(row * columns + c, whole.at((p.first_row + r) * kBlocks * kNf4Block +
-                                                 p.first_block * kNf4Block + c));
+          expected.set(row * columns + c, whole.at((p.first_row + r) * kBlocks * kNf4Block +
+                                                   p.first_block * kNf4Block + c));
       }
       for_every_target([&] {
         compute(DequantizeNf4Args{codes, scales, q.levels, w, p.part, p.first_row, p.first_block,
                                   kBlocks},
                 3);
-        EXPECT_TRUE(w.same_bits(wanted)) << name_of(type);
+        EXPECT_TRUE(w.same_bits(expected)) << name_of(type);
       });
     }
   }

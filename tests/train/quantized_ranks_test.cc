@@ -64,7 +64,7 @@ TEST(Quantized, TensorRanks) {
     }
 }
 
-TEST(Quantized, TensorRanksWithChunksBesideCollectives) {
+TEST(Quantized, TensorRanksWithOverlappedCollectives) {
   config::RunConfig c = wide(model::Family::kLlama);
   c.batch.micro = 2;
   expect_as_one_rank(c, [](config::RunConfig& x) {

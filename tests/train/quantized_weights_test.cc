@@ -87,9 +87,9 @@ class EveryFamilyQuantized : public testing::TestWithParam<model::Family> {};
 INSTANTIATE_TEST_SUITE_P(QuantizedWeights, EveryFamilyQuantized,
                          testing::ValuesIn(quantizable_families()));
 
-// A run on quantized weights, and one that starts from its checkpoint with the weights that these
-// stand for, have the same losses. Only adapters are trained.
-TEST_P(EveryFamilyQuantized, TrainAsTheWeightsThatTheyStandFor) {
+// A run on quantized weights has the losses of one that starts from its checkpoint with dequantized
+// weights. Only adapters are trained.
+TEST_P(EveryFamilyQuantized, TrainAsDequantizedWeights) {
   config::RunConfig c = quantized(GetParam());
   checkpoint::TemporaryFolder folder;
   const auto world = comm::self_world();
@@ -114,9 +114,9 @@ TEST_P(EveryFamilyQuantized, TrainAsTheWeightsThatTheyStandFor) {
             compile::memory_plan(large->program()).weights / 2);
 }
 
-// DoRA's magnitudes start as the norms of the numbers that the codes stand for, so that the first
-// step computes the same as without adapters; from random weights and from those of a checkpoint.
-TEST(QuantizedWeights, DoraStartsAsTheWeightsThatTheyStandFor) {
+// DoRA's magnitudes start as the norms of the dequantized weights, so that the first step computes
+// the same as without adapters; from random weights and from those of a checkpoint.
+TEST(QuantizedWeights, DoraStartsAsTheDequantizedWeights) {
   config::RunConfig c = quantized(model::Family::kLlama);
   checkpoint::TemporaryFolder folder;
   const auto world = comm::self_world();
