@@ -149,6 +149,38 @@ TEST_P(MuonFamilies, EachPublishedMatrixIsMadeOrthogonal) {
   EXPECT_GT(compared, 20);
 }
 
+// Gradients do not depend on the optimizer. They are read after the step (run.dump_gradients), so
+// the buffers of directions, and the scratch of their iterations, must not reuse their bytes.
+TEST_P(MuonFamilies, GradientsAreIntactAfterTheStep) {
+  std::map<std::string, Numbers> expected;
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kMuon}) {
+    config::RunConfig c = with_muon(GetParam());
+    c.model.layers = 3;
+    c.batch.global = c.batch.micro;
+    c.optimizer.kind = kind;
+    // Groups are updated one after the other, so directions are computed between updates.
+    c.optimizer.groups = config::groups_of(
+        "[{match: ['*.mlp.*'], learning_rate_multiplier: 0.5}, {match: ['*norm*'], kind: sgd}, "
+        "{match: [embed.*], kind: adafactor}]");
+    const auto world = comm::self_world();
+    const auto trainer = trainer_of(c, *world);
+    trainer->initialise();
+    data::BatchSource source = batches(c);
+    ASSERT_TRUE(trainer->step(1, 1e-3, source).finite);
+    for (const checkpoint::StateTensor& s : trainer->gradients()) {
+      const Numbers found = values(s);
+      const auto [at, first] = expected.try_emplace(s.name, found);
+      if (first) continue;
+      double error = 0, norm = 0;
+      for (size_t i = 0; i < found.size(); ++i) {
+        error += (found[i] - at->second[i]) * (found[i] - at->second[i]);
+        norm += at->second[i] * at->second[i];
+      }
+      EXPECT_LE(error, 1e-10 * norm) << s.name;
+    }
+  }
+}
+
 // Muon keeps one moment, AdamW two. Biases of routers follow the load and keep none.
 TEST_P(MuonFamilies, OtherWeightsHaveAdamW) {
   const config::RunConfig c = with_muon(GetParam());
