@@ -2,6 +2,8 @@
 """Adapters of PEFT and of Tessera on random tiny models of transformers, for LoRA, rsLoRA and DoRA.
 
   import    a folder that PEFT saved gives the logits that PEFT computes
+  adapter   `eval BASE --adapter FOLDER` gives the logits of the imported checkpoint, to the last bit, and with
+            --adapter none those of transformers
   export    the same adapters, written by `checkpoint export --adapter`, have the bytes that PEFT saved, and
             PEFT loads them and computes the same logits
   merge     the merged model, exported, gives these logits in transformers
@@ -111,10 +113,10 @@ def logits_of(model, tokens):
         return model(input_ids=tokens, use_cache=False).logits
 
 
-def our_logits(options, checkpoint, tokens, work):
+def our_logits(options, checkpoint, tokens, work, *more):
     (work / "ids.json").write_text(json.dumps(tokens.tolist()))
     run(options, "eval", checkpoint, "--logits", work / "logits.safetensors", "--force", "--tokens",
-        work / "ids.json", "--threads", 1)
+        work / "ids.json", "--threads", 1, *more)
     return load_file(work / "logits.safetensors")["logits"]
 
 
@@ -230,6 +232,11 @@ def check(options, family, kind, which, work):
         checkpoint)
     ours = our_logits(options, checkpoint, tokens, work)
     report("logits", distance(ours, theirs))
+    if not torch.equal(our_logits(options, work / "base", tokens, work, "--adapter", work / "peft"), ours):
+        faults.append("--adapter")
+    with model.disable_adapter():
+        plain = our_logits(options, work / "base", tokens, work, "--adapter", "none")
+        report("logits of the base", distance(plain, logits_of(model, tokens)))
     run(options, "checkpoint", "export", checkpoint, "--adapter", "--to", work / "back")
     old, new = (load_file(work / f / "adapter_model.safetensors") for f in ("peft", "back"))
     if old.keys() != new.keys() or any(not torch.equal(old[n], new[n]) for n in old):

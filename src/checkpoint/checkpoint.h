@@ -133,6 +133,7 @@ class DamagedCheckpoint : public Error {
 };
 
 struct HfSource;
+struct StoredAdapters;
 class DequantizedWeights;
 
 // Reads a checkpoint folder, or a Hugging Face folder as a checkpoint of step 0
@@ -161,6 +162,11 @@ class CheckpointReader {
   // all.
   void use_averages();
 
+  // From now on, finds and reads these adapters too, and the header has their settings, as in a run
+  // that trained them; nullptr: none. Throws Error if the checkpoint has adapters of its own.
+  void use_adapters(std::shared_ptr<const StoredAdapters> adapters);
+  const StoredAdapters* used_adapters() const;  // nullptr: none
+
   // Reads the box [begin, end) of the global value into `out`, a dense array of the box's shape.
   // Converts among f32, bf16, f16 and f64: widening is exact, narrowing rounds to nearest even.
   // Throws Error if there is no such tensor, the box exceeds its shape, or its bytes are damaged.
@@ -185,6 +191,8 @@ class CheckpointReader {
   std::vector<MappedFile> files_;
   std::unique_ptr<HfSource> hf_;                     // null unless this is a Hugging Face folder
   std::unique_ptr<DequantizedWeights> dequantized_;  // null for a Hugging Face folder
+  struct UsedAdapters;
+  std::unique_ptr<UsedAdapters> used_;
   std::vector<std::vector<bool>> seen_;  // [tensor][piece]: its checksum has been checked
   bool uses_averages_ = false;
 };

@@ -19,6 +19,7 @@
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
+#include "checkpoint/peft.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -245,6 +246,12 @@ std::vector<Path> checkpoints_of(const Path& argument) {
     throw Error(
         "{}: this run has not saved a checkpoint yet. It saves every checkpoint.every_steps steps, "
         "at its end, and when Ctrl-C stops it.",
+        argument.string());
+  if (found.empty() && is_peft_folder(argument))
+    throw Error(
+        "{}: contains adapters of PEFT, not a model. Give the folder of their base model here, and "
+        "this one as --adapter (eval, generate, chat, serve, checkpoint import) or lora.from "
+        "(train).",
         argument.string());
   if (found.empty())
     throw Error(

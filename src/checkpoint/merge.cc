@@ -173,7 +173,8 @@ double AdapterSettings::scale() const {
 }
 
 bool has_adapters(const CheckpointReader& checkpoint) {
-  return std::any_of(checkpoint.tensors().begin(), checkpoint.tensors().end(), is_adapter);
+  return checkpoint.used_adapters() != nullptr ||
+         std::any_of(checkpoint.tensors().begin(), checkpoint.tensors().end(), is_adapter);
 }
 
 void require_adapters_of_parts(const CheckpointReader& checkpoint,

@@ -10,7 +10,7 @@
 
 namespace tessera::checkpoint {
 
-// Returns true if a checkpoint contains adapters.
+// Returns true if a checkpoint contains adapters, or uses those of another folder.
 bool has_adapters(const CheckpointReader& checkpoint);
 
 // Throws Error if it has adapters of a packed weight as a whole, as earlier versions trained them:

@@ -132,7 +132,7 @@ T value_of(const Tree& config, const char* key, T otherwise, const std::string& 
 
 std::vector<std::string> targets_of(const Tree& config, const std::string& source) {
   const Tree* const targets = config.find("target_modules");
-  if (is_null(targets))
+  if (is_null(targets) || is_empty(*targets))
     throw Error("{}: has no target_modules, expected a list of names such as [q_proj, v_proj]",
                 source);
   if (targets->as_string() != nullptr) {
@@ -147,23 +147,45 @@ std::vector<std::string> targets_of(const Tree& config, const std::string& sourc
 
 // Returns the tensors of the adapters of one module, with names as in the file.
 std::vector<model::HfTensor> tensors_of(const model::AdapterModule& m,
-                                        const AdapterSettings& settings) {
-  std::vector<model::HfTensor> all = {m.a(settings.rank), m.b(settings.rank)};
-  if (settings.dora()) all.push_back(m.magnitude());
+                                        const AdapterSettings& settings, const Path& folder) {
+  std::vector<model::HfTensor> all = adapter_tensors(m, settings, folder);
   for (model::HfTensor& t : all) t.theirs = std::string(kPrefix) + t.theirs;
   return all;
 }
 
+bool names(const std::string& target, const model::AdapterModule& m) {
+  return target == "all-linear" || model::names_module(target, m.module());
+}
+
 bool is_target(const AdapterSettings& settings, const model::AdapterModule& m) {
-  const std::string module = m.module();
-  return std::any_of(settings.targets.begin(), settings.targets.end(), [&](const std::string& t) {
-    return t == "all-linear" || model::names_module(t, module);
-  });
+  return std::any_of(settings.targets.begin(), settings.targets.end(),
+                     [&](const std::string& t) { return names(t, m); });
+}
+
+// Returns a fault for each target that names no module of the model.
+std::vector<std::string> unknown_targets(const AdapterSettings& settings,
+                                         const std::vector<model::AdapterModule>& modules) {
+  std::vector<std::string> faults;
+  for (const std::string& target : settings.targets)
+    if (std::none_of(modules.begin(), modules.end(),
+                     [&](const model::AdapterModule& m) { return names(target, m); }))
+      faults.push_back(fmt::format(
+          "target_modules: '{}' is not a module of this model that can have adapters", target));
+  return faults;
+}
+
+// Returns the name of the base model in a folder's settings, for messages; empty if it has none.
+std::string base_of(const Path& folder) {
+  const Path path = folder / kConfigFile;
+  const Tree config = parse_json(read_file(path), path.string());
+  const Tree* const base = config.find("base_model_name_or_path");
+  const bool is_given = base != nullptr && base->as_string() && !base->as_string()->empty();
+  return is_given ? " (base_model_name_or_path is " + to_json(*base) + ")" : "";
 }
 
 // Copies the rows of a tensor of theirs to the box of ours that they are.
 void put(const model::HfTensor& t, const SafetensorsFile& file, const SafetensorsEntry& entry,
-         PeftAdapters::Tensor& to) {
+         StoredAdapters::Tensor& to) {
   const int64_t n = t.view.elements(), size = size_of(*entry.dtype);
   const std::span<const std::byte> bytes =
       file.bytes(entry).subspan(t.their_begin() * size, n * size);
@@ -250,7 +272,7 @@ void take(CheckpointReader& reader, const model::HfTensor& t, std::vector<float>
 
 // The tensors of an export, in memory.
 struct PeftTensors {
-  std::map<std::string, PeftAdapters::Tensor> all;
+  std::map<std::string, StoredAdapters::Tensor> all;
   std::map<std::string, std::string> source;  // the weight of ours that each A is
 };
 
@@ -266,10 +288,10 @@ void require_stored(const CheckpointReader& reader, const model::HfTensor& t) {
 // must have equal ones. The rows of B and of magnitudes are those of each.
 void add_module(CheckpointReader& reader, const model::AdapterModule& m,
                 const AdapterSettings& settings, PeftTensors& out) {
-  for (const model::HfTensor& t : tensors_of(m, settings)) {
+  for (const model::HfTensor& t : tensors_of(m, settings, reader.folder())) {
     require_stored(reader, t);
     const auto [at, is_new] = out.source.emplace(t.theirs, t.ours);
-    PeftAdapters::Tensor& to = out.all[t.theirs];
+    StoredAdapters::Tensor& to = out.all[t.theirs];
     if (is_new) to = {t.their_shape, std::vector<float>(t.their_shape.elements())};
     const std::vector<float> before = to.values;
     take(reader, t, to.values);
@@ -285,11 +307,15 @@ void add_module(CheckpointReader& reader, const model::AdapterModule& m,
 
 }  // namespace
 
+bool is_peft_folder(const Path& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder / kConfigFile, error);
+}
+
 AdapterSettings read_peft_settings(const Path& folder) {
   const Path path = folder / kConfigFile;
   const std::string source = path.string();
-  std::error_code error;
-  if (!std::filesystem::exists(path, error))
+  if (!is_peft_folder(folder))
     throw Error("{}: has no {}, expected a folder as written by save_pretrained of PEFT",
                 folder.string(), kConfigFile);
   const Tree config = parse_json(read_file(path), source);
@@ -307,28 +333,8 @@ AdapterSettings read_peft_settings(const Path& folder) {
   return s;
 }
 
-void PeftAdapters::read(std::string_view name, std::span<const int64_t> begin,
-                        std::span<const int64_t> end, const TensorView& out) const {
-  const auto found = tensors.find(name);
-  if (found == tensors.end())
-    throw Error(
-        "{}: has no adapter '{}'. Set lora.targets to the modules of the folder, or remove the "
-        "key.",
-        folder.string(), name);
-  const Tensor& t = found->second;
-  const Box box = {{begin.begin(), begin.end()}, {end.begin(), end.end()}};
-  if (!is_inside(box, t.shape))
-    throw Error("{}: '{}' has the shape {}, expected another one with lora.rank", folder.string(),
-                name, to_string(t.shape));
-  std::vector<float> values(box.elements());
-  copy_box(box, whole_box(t.shape), reinterpret_cast<const std::byte*>(t.values.data()), box,
-           reinterpret_cast<std::byte*>(values.data()), sizeof(float));
-  convert(reinterpret_cast<const std::byte*>(values.data()), DType::kF32,
-          static_cast<std::byte*>(out.data), out.dtype, box.elements());
-}
-
-PeftAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
-  PeftAdapters out;
+StoredAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
+  StoredAdapters out;
   out.folder = folder;
   out.settings = read_peft_settings(folder);
   std::error_code error;
@@ -336,15 +342,16 @@ PeftAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
     throw Error("{}: has no {}. Save the adapters with safe_serialization=True.", folder.string(),
                 kWeightsFile);
   const SafetensorsFile file(folder / kWeightsFile);
-  std::vector<std::string> faults;
+  const std::vector<model::AdapterModule> modules = model::adapter_modules(model);
+  std::vector<std::string> faults = unknown_targets(out.settings, modules);
   std::set<std::string> used;
-  for (const model::AdapterModule& m : model::adapter_modules(model)) {
+  for (const model::AdapterModule& m : modules) {
     if (!is_target(out.settings, m)) continue;
-    for (const model::HfTensor& t : tensors_of(m, out.settings)) {
+    for (const model::HfTensor& t : tensors_of(m, out.settings, folder)) {
       used.insert(t.theirs);
       const SafetensorsEntry* const entry = checked_entry(file, t, faults);
       if (entry == nullptr) continue;
-      PeftAdapters::Tensor& to = out.tensors[t.ours];
+      StoredAdapters::Tensor& to = out.tensors[t.ours];
       if (to.values.empty()) to = {t.shape, std::vector<float>(t.shape.elements())};
       put(t, file, *entry, to);
     }
@@ -353,22 +360,20 @@ PeftAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
     if (!used.contains(e.name)) faults.push_back(e.name + ": not an adapter of this model");
   faults.erase(std::unique(faults.begin(), faults.end()), faults.end());
   if (!faults.empty() || out.tensors.empty())
-    throw Error("{}: its tensors are not the adapters of {} in this model:{}",
-                (folder / kWeightsFile).string(), to_json(write_value(out.settings.targets)),
-                listed_faults(faults));
-  for (const auto& [name, t] : out.tensors)
-    if (!std::all_of(t.values.begin(), t.values.end(), [](float x) { return std::isfinite(x); }))
-      throw NumericError("{}: '{}' contains NaN or infinity", folder.string(), name);
+    throw Error(
+        "{}: its tensors are not the adapters of {} in this model{}. Use the model that they were "
+        "trained on:{}",
+        (folder / kWeightsFile).string(), to_json(write_value(out.settings.targets)),
+        base_of(folder), listed_faults(faults));
+  require_finite(out);
   return out;
 }
 
 int64_t import_peft(const Path& base, const Path& folder, const Path& out,
                     const std::string& version) {
   CheckpointReader reader(base);
-  if (has_adapters(reader))
-    throw Error("{}: holds adapters, too. Merge them first (`tessera checkpoint merge`).",
-                base.string());
-  const PeftAdapters adapters = read_peft(folder, stored_model(reader));
+  require_no_adapters(reader);
+  const StoredAdapters adapters = read_peft(folder, stored_model(reader));
   std::error_code error;
   if (std::filesystem::exists(out, error) && !std::filesystem::is_empty(out, error))
     throw Error("{}: exists already. Choose another path, or remove it first.", out.string());
@@ -428,7 +433,7 @@ PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::st
     adapted.insert(m.module());
   }
   std::vector<SafetensorsPlan> plans;
-  std::vector<const PeftAdapters::Tensor*> values;
+  std::vector<const StoredAdapters::Tensor*> values;
   for (const auto& [name, t] : tensors.all) {
     plans.push_back({name, DType::kF32, t.shape});
     values.push_back(&t);

@@ -7,14 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "base/file.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/merge.h"
+#include "checkpoint/stored_adapters.h"
 #include "model/model_config.h"
 
 namespace tessera::checkpoint {
@@ -23,30 +20,16 @@ namespace tessera::checkpoint {
 // for each setting that Tessera does not compute, by its name.
 AdapterSettings read_peft_settings(const Path& folder);
 
-// The adapters of a PEFT folder, in Tessera's names and order of dimensions. They are small, so
-// they are held in memory.
-struct PeftAdapters {
-  struct Tensor {
-    Shape shape;
-    std::vector<float> values;
-  };
-  Path folder;
-  AdapterSettings settings;
-  std::map<std::string, Tensor, std::less<>> tensors;
+// Returns true for a folder with an adapter_config.json.
+bool is_peft_folder(const Path& folder);
 
-  // Copies the box [begin, end) of a tensor to `out`, in the type of `out`. Throws Error if the
-  // folder has no such tensor or if the box exceeds its shape.
-  void read(std::string_view name, std::span<const int64_t> begin, std::span<const int64_t> end,
-            const TensorView& out) const;
-};
-
-// Throws Error if the files are not adapters of that model: one Error lists the tensors that are
-// missing, extra or of another shape.
-PeftAdapters read_peft(const Path& folder, const model::ModelConfig& model);
+// Reads the adapters of a PEFT folder. Throws Error if the files are not adapters of that model:
+// one Error lists the tensors that are missing, extra or of another shape.
+StoredAdapters read_peft(const Path& folder, const model::ModelConfig& model);
 
 // Creates a checkpoint of step 0 at `out` with the weights of a checkpoint or Hugging Face folder
 // `base` and the adapters of a PEFT folder. Returns the number of adapters. Throws Error if `base`
-// holds adapters, too, if the folder does not fit the model, or if `out` exists.
+// has adapters of its own, if the folder does not fit the model, or if `out` exists.
 int64_t import_peft(const Path& base, const Path& folder, const Path& out,
                     const std::string& version);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/config.h"
 #include "base/mapped_fault.h"
 #include "base/shape.h"
 #include "checkpoint/checkpoint.h"
@@ -16,6 +17,7 @@
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
+#include "checkpoint/stored_adapters.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -80,6 +82,23 @@ void check_size(const Path& path, int64_t found, int64_t wanted) {
 
 }  // namespace
 
+// Adapters that are read in addition to the stored tensors.
+struct CheckpointReader::UsedAdapters {
+  std::shared_ptr<const StoredAdapters> adapters;
+  std::vector<StoredTensor> tensors;  // sorted by name, without pieces
+  Tree config;                        // that of the header without them
+};
+
+namespace {
+
+const StoredTensor* find_sorted(const std::vector<StoredTensor>& tensors, std::string_view name) {
+  const auto at = std::lower_bound(tensors.begin(), tensors.end(), name,
+                                   [](const auto& t, std::string_view n) { return t.name < n; });
+  return at != tensors.end() && at->name == name ? &*at : nullptr;
+}
+
+}  // namespace
+
 CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
   if (!is_there(folder))
     throw DamagedCheckpoint("{}: there is no such checkpoint", folder.string());
@@ -126,8 +145,27 @@ void CheckpointReader::use_averages() {
 const StoredTensor* CheckpointReader::find(std::string_view name) const {
   if (uses_averages_)
     if (const StoredTensor* average = stored(std::string(name) + kAverageSuffix)) return average;
-  const StoredTensor* const found = stored(name);
-  return found == nullptr && dequantized_ ? dequantized_->find(name) : found;
+  const StoredTensor* found = stored(name);
+  if (found == nullptr && dequantized_) found = dequantized_->find(name);
+  return found == nullptr && used_ ? find_sorted(used_->tensors, name) : found;
+}
+
+void CheckpointReader::use_adapters(std::shared_ptr<const StoredAdapters> adapters) {
+  if (used_) header_.config = std::move(used_->config);
+  used_.reset();
+  if (adapters == nullptr) return;
+  require_no_adapters(*this);
+  used_ = std::make_unique<UsedAdapters>();
+  used_->config = header_.config;
+  for (const auto& [name, t] : adapters->tensors)
+    used_->tensors.push_back({name, DType::kF32, t.shape, {}});
+  AdapterSettings settings = adapters->settings;
+  header_.config.set("lora", tessera::to_tree(settings));
+  used_->adapters = std::move(adapters);
+}
+
+const StoredAdapters* CheckpointReader::used_adapters() const {
+  return used_ ? used_->adapters.get() : nullptr;
 }
 
 const std::vector<StoredTensor>& CheckpointReader::quantized() const {
@@ -136,10 +174,7 @@ const std::vector<StoredTensor>& CheckpointReader::quantized() const {
 }
 
 const StoredTensor* CheckpointReader::stored(std::string_view name) const {
-  // The index is sorted by name.
-  const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                                   [](const auto& t, std::string_view n) { return t.name < n; });
-  return at != tensors_.end() && at->name == name ? &*at : nullptr;
+  return find_sorted(tensors_, name);
 }
 
 std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor, size_t piece) {
@@ -180,6 +215,10 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
                 to_string(Shape(box.end)));
   CHECK(out.elements() == box.elements(), "'{}': {} elements are read into {}", name,
         box.elements(), out.elements());
+  if (used_ && t == find_sorted(used_->tensors, name)) {
+    used_->adapters->read(name, begin, end, out);
+    return;
+  }
   const bool converts = out.dtype != t->dtype;
   if (converts && !(is_float(out.dtype) && is_float(t->dtype)))
     throw Error("{}: '{}' is {}, expected {}", folder_.string(), name, name_of(t->dtype),

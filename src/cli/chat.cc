@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "cli/adapter_option.h"
 #include "cli/checkpoint_file.h"
 #include "cli/rank.h"
 #include "cli/sampling_options.h"
@@ -185,11 +186,12 @@ void talk_until_end(Conversation& talk, bool terminal) {
 }  // namespace
 
 int verb_chat(Args args) {
-  std::string checkpoint, system, template_file;
+  std::string checkpoint, adapter, system, template_file;
   int64_t seed = 0, context = 0, max_tokens = 0;
   Arguments a("chat", "Talk to the model of a checkpoint in the terminal.",
               "tessera chat runs/tuned --system 'Answer briefly.'");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  add_adapter(a, adapter);
   a.option(system, "--system", "TEXT", "the system message");
   a.option(template_file, "--chat-template", "FILE",
            "a chat template in Jinja; default: that of the checkpoint");
@@ -202,6 +204,7 @@ int verb_chat(Args args) {
   require_one_rank("chat");
   if (max_tokens < 0) throw UsageError("--max-tokens is {}, expected 0 or more.", max_tokens);
   checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
+  use_adapter(adapter, reader);
   const auto tokenizer = tokenizer_of(reader);
   Conversation talk(reader, *tokenizer, template_file, device.options(*comm::self_world()),
                     context);

@@ -16,6 +16,7 @@
 #include "base/tree.h"
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
+#include "cli/adapter_option.h"
 #include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
 #include "cli/eval_data.h"
@@ -103,7 +104,8 @@ Tree as_tree(const eval::ExampleScore& s) {
 }
 
 // Prints the results of one task as a line unless `quiet`, and returns them as a tree.
-Tree show_task(const std::string& name, const eval::TaskResult& r, bool quiet) {
+Tree show_task(const std::string& name, const std::string& adapter, const eval::TaskResult& r,
+               bool quiet) {
   Tree t, metrics = Tree::object();
   std::string line = fmt::format("{:<20}", name);
   for (const eval::Metric& m : r.metrics) {
@@ -113,8 +115,11 @@ Tree show_task(const std::string& name, const eval::TaskResult& r, bool quiet) {
     metrics.set(m.name, std::move(one));
     line += fmt::format("  {} {:.4f} ± {:.4f}", m.name, m.value, m.error);
   }
-  if (!quiet) fmt::print("{}  {}\n", line, counted(std::ssize(r.examples), "example"));
+  if (!quiet)
+    fmt::print("{}  {}{}\n", line, counted(std::ssize(r.examples), "example"),
+               adapter_label(adapter));
   t.set("task", Tree(name));
+  if (!adapter.empty()) t.set("adapter", Tree(adapter));
   t.set("examples", Tree(std::ssize(r.examples)));
   t.set("metrics", std::move(metrics));
   return t;
@@ -195,22 +200,37 @@ eval::ModelOptions options_for_data(eval::ModelOptions options, comm::World& wor
   return options;
 }
 
-// Runs the tasks on all ranks. Only rank 0 prints and writes.
-void run_tasks(const eval::TaskChoice& choice, const std::string& examples_file,
-               checkpoint::CheckpointReader& reader, const eval::ModelOptions& options,
+// The arguments of the command.
+struct EvalCommand {
+  std::string checkpoint, logits_file, tokens_file, source_file, examples_file;
+  std::string precision = "fp32", device = "auto", weights = "trained", layout = "auto";
+  std::vector<std::string> adapters;
+  EvalDataOptions data;
+  eval::TaskChoice tasks;
+  int64_t threads = 0;
+  bool json = false, force = false;
+};
+
+// Runs the tasks on all ranks, with each of the adapters. Only rank 0 prints and writes.
+void run_tasks(const EvalCommand& c, checkpoint::CheckpointReader& reader,
+               const std::vector<NamedAdapters>& adapters, const eval::ModelOptions& options,
                comm::World& world, bool quiet, Tree& results) {
   const auto tokenizer = tokenizer_of(reader);
   std::string rows;
-  for (const eval::Task& t : eval::read_tasks(choice)) {
+  const auto run = [&](const eval::Task& t, const NamedAdapters& named) {
+    reader.use_adapters(named.adapters);
     const eval::TaskResult r = eval::evaluate(reader, *tokenizer, t, world, options);
-    results.push(show_task(t.name, r, quiet));
+    results.push(show_task(t.name, named.name, r, quiet));
     for (const eval::ExampleScore& s : r.examples) {
       Tree row = as_tree(s);
       row.set("task", Tree(t.name));
+      if (!named.name.empty()) row.set("adapter", Tree(named.name));
       rows += to_json(row) + "\n";
     }
-  }
-  if (!examples_file.empty() && world.rank() == 0) write_file(examples_file, rows);
+  };
+  for (const eval::Task& t : eval::read_tasks(c.tasks))
+    for (const NamedAdapters& named : adapters) run(t, named);
+  if (!c.examples_file.empty() && world.rank() == 0) write_file(c.examples_file, rows);
 }
 
 void at_least_0(const char* option, int64_t n) {
@@ -229,16 +249,6 @@ void require_logits_files(const std::string& logits, const std::string& tokens,
     throw UsageError("eval: --logits FILE and --tokens FILE must be given together.");
   if (!logits.empty()) data::refuse_existing(logits, force);
 }
-
-// The arguments of the command.
-struct EvalCommand {
-  std::string checkpoint, logits_file, tokens_file, source_file, examples_file;
-  std::string precision = "fp32", device = "auto", weights = "trained", layout = "auto";
-  EvalDataOptions data;
-  eval::TaskChoice tasks;
-  int64_t threads = 0;
-  bool json = false, force = false;
-};
 
 void declare_data(Arguments& a, EvalDataOptions& data) {
   a.many(data.sets, "PREFIX", "datasets of `tessera data build`");
@@ -271,6 +281,7 @@ void declare_rest(Arguments& a, EvalCommand& c) {
   add_force(a, c.force);
   a.option(c.tokens_file, "--tokens", "FILE", "token ids for --logits, as JSON [[id, …], …]");
   a.option(c.source_file, "--source", "FILE", "encoder input for --logits; id 0 is padding");
+  add_adapters(a, c.adapters);
   add_weights(a, c.weights);
   add_layout(a, c.layout);
   a.option(c.threads, "--threads", "N", "threads; 0: all cores");
@@ -295,6 +306,9 @@ void check_command(const EvalCommand& c, const Arguments& a) {
   if (!c.examples_file.empty()) data::refuse_existing(c.examples_file, c.force);
   require_eval_data(c.data);
   for (const std::string& name : c.tasks.files) require_task("--task", name);
+  if (c.adapters.size() > 1 && !c.logits_file.empty())
+    throw UsageError("eval: --logits writes the logits with one --adapter, but {} were given.",
+                     c.adapters.size());
   if (read_rank_info().ranks > 1 && !c.logits_file.empty())
     throw UsageError("eval: --logits is for one rank. Start it without mpirun.");
 }
@@ -306,13 +320,15 @@ void evaluate(const EvalCommand& c) {
                                 gpu_named(c.device, *world)};
   checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);
   divide_model(c.layout, reader, *world, options);
-  if (!c.logits_file.empty())
+  const std::vector<NamedAdapters> adapters = open_adapters(c.adapters, reader);
+  if (!c.logits_file.empty()) {
+    reader.use_adapters(adapters[0].adapters);
     save_logits(reader, c.logits_file, c.tokens_file, c.source_file, options);
+  }
   Tree results = Tree::list();
   const bool quiet = c.json || world->rank() > 0;
-  score_data(c.data, reader, options_for_data(options, *world), quiet, results);
-  if (!c.tasks.files.empty())
-    run_tasks(c.tasks, c.examples_file, reader, options, *world, quiet, results);
+  score_data(c.data, reader, adapters, options_for_data(options, *world), quiet, results);
+  if (!c.tasks.files.empty()) run_tasks(c, reader, adapters, options, *world, quiet, results);
   if (!c.json || world->rank() > 0) return;
   Tree root;
   root.set("results", std::move(results));

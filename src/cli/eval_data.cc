@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "base/temporary.h"
@@ -21,9 +22,10 @@
 namespace tessera::cli {
 namespace {
 
-Tree as_tree(const std::string& set, const eval::Score& s) {
+Tree as_tree(const std::string& set, const std::string& adapter, const eval::Score& s) {
   Tree t;
   t.set("data", Tree(set));
+  if (!adapter.empty()) t.set("adapter", Tree(adapter));
   t.set("tokens", Tree(static_cast<int64_t>(s.tokens)));
   t.set("loss", Tree(s.loss()));
   t.set("perplexity", Tree(std::exp(s.loss())));
@@ -124,9 +126,11 @@ class TemporaryFolder {
 class DataScorer {
  public:
   DataScorer(const EvalDataOptions& o, checkpoint::CheckpointReader& reader,
-             const eval::ModelOptions& options, bool quiet, Tree& results)
+             const std::vector<NamedAdapters>& adapters, const eval::ModelOptions& options,
+             bool quiet, Tree& results)
       : o_(o),
         reader_(reader),
+        adapters_(adapters),
         options_(options),
         quiet_(quiet),
         results_(results),
@@ -150,9 +154,11 @@ class DataScorer {
   bool has_encoder() const { return model_.encoder_layers > 0; }
   data::DatasetSpec spec_of(const std::string& prefix) const;
   void score(const std::string& name, const data::ValidationData& data);
+  void add(const std::string& name, const std::string& adapter, const eval::Score& s);
 
   const EvalDataOptions& o_;
   checkpoint::CheckpointReader& reader_;
+  const std::vector<NamedAdapters>& adapters_;
   const eval::ModelOptions& options_;
   bool quiet_;
   Tree& results_;
@@ -175,22 +181,37 @@ data::DatasetSpec DataScorer::spec_of(const std::string& prefix) const {
 }
 
 void DataScorer::score(const std::string& name, const data::ValidationData& data) {
-  eval::Score s = eval::score(reader_, data, o_.samples, options_);
-  if (s.tokens == 0)
-    throw Error("{}: has no token to predict; expected a text or an answer of two tokens or more",
-                name);
+  std::unique_ptr<eval::ScoreModel> model;
+  std::optional<int64_t> text_bytes;
+  for (const NamedAdapters& named : adapters_) {
+    reader_.use_adapters(named.adapters);
+    if (!model || !model->replace_adapters(reader_)) {
+      model.reset();  // so that the weights of two programs are not in memory at once
+      model = std::make_unique<eval::ScoreModel>(reader_, data, options_);
+    }
+    eval::Score s = model->read(o_.samples);
+    if (s.tokens == 0)
+      throw Error("{}: has no token to predict; expected a text or an answer of two tokens or more",
+                  name);
+    // If only some samples were scored, the bytes of the dataset are scaled by the share of tokens.
+    if (!text_bytes) text_bytes = data.text_bytes(*tokenizer_);
+    s.bytes =
+        static_cast<double>(*text_bytes) * s.tokens / static_cast<double>(data.predicted_tokens());
+    add(name, named.name, s);
+  }
+}
+
+void DataScorer::add(const std::string& name, const std::string& adapter, const eval::Score& s) {
   if (!std::isfinite(s.loss()))
     throw NumericError(
         "{}: the loss on {} is not finite, although every weight is. Evaluate with --precision "
         "fp32, or use another checkpoint.",
-        reader_.folder().string(), name);
-  // If only some samples were scored, the bytes of the dataset are scaled by the share of tokens.
-  s.bytes = static_cast<double>(data.text_bytes(*tokenizer_)) * s.tokens /
-            static_cast<double>(data.predicted_tokens());
-  results_.push(as_tree(name, s));
+        adapter.empty() ? reader_.folder().string() : "--adapter " + adapter, name);
+  results_.push(as_tree(name, adapter, s));
   if (!quiet_)
-    fmt::print("{}  loss {:.4f}  perplexity {:.3f}  {:.4f} bits/byte  {} tokens\n", name, s.loss(),
-               std::exp(s.loss()), s.bits_per_byte(), static_cast<int64_t>(s.tokens));
+    fmt::print("{}{}  loss {:.4f}  perplexity {:.3f}  {:.4f} bits/byte  {} tokens\n", name,
+               adapter_label(adapter), s.loss(), std::exp(s.loss()), s.bits_per_byte(),
+               static_cast<int64_t>(s.tokens));
 }
 
 // Each rank makes its own dataset, since the ranks may be on different machines.
@@ -255,9 +276,10 @@ void require_eval_data(const EvalDataOptions& o) {
 }
 
 void score_data(const EvalDataOptions& o, checkpoint::CheckpointReader& reader,
-                const eval::ModelOptions& model, bool quiet, Tree& results) {
+                const std::vector<NamedAdapters>& adapters, const eval::ModelOptions& model,
+                bool quiet, Tree& results) {
   if (o.empty()) return;
-  DataScorer scorer(o, reader, model, quiet, results);
+  DataScorer scorer(o, reader, adapters, model, quiet, results);
   for (const std::string& set : o.sets) scorer.dataset(set);
   for (const std::string& file : o.texts) scorer.text(file);
   for (const std::string& file : o.instructions) scorer.instructions(file);

@@ -6,6 +6,7 @@
 
 #include "base/tree.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/adapter_option.h"
 #include "eval/language_model.h"
 
 namespace tessera::cli {
@@ -27,9 +28,12 @@ struct EvalDataOptions {
 // Throws Error for an input that does not exist or is of another kind.
 void require_eval_data(const EvalDataOptions& o);
 
-// Adds the loss on each input to `results`, and prints it as a line unless `quiet`. Collective if
-// `model` has a world. Throws NumericError for a loss that is not finite.
+// Adds the loss on each input with each of the adapters to `results`, and prints it as a line
+// unless `quiet`. The weights of the base model are read once per input, and again where adapters
+// need another program. Collective if `model` has a world. Throws NumericError for a loss that is
+// not finite.
 void score_data(const EvalDataOptions& o, checkpoint::CheckpointReader& reader,
-                const eval::ModelOptions& model, bool quiet, Tree& results);
+                const std::vector<NamedAdapters>& adapters, const eval::ModelOptions& model,
+                bool quiet, Tree& results);
 
 }  // namespace tessera::cli

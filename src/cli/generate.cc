@@ -18,6 +18,7 @@
 #include "base/count.h"
 #include "base/log.h"
 #include "base/tree.h"
+#include "cli/adapter_option.h"
 #include "cli/checkpoint_file.h"
 #include "cli/model_layout.h"
 #include "cli/prompts_file.h"
@@ -258,7 +259,7 @@ void check_numbers(const Settings& s, int64_t batch) {
 
 // The arguments of the command.
 struct GenerateCommand {
-  std::string checkpoint, prompt, file, weights = "trained", layout = "auto";
+  std::string checkpoint, adapter, prompt, file, weights = "trained", layout = "auto";
   int64_t seed = 0, batch = 8;
   bool ignore_end = false;
   Settings settings;
@@ -278,6 +279,7 @@ void declare(Arguments& a, GenerateCommand& c) {
   a.option(s.probabilities, "--log-probabilities", "N",
            "print the log-probability of each token and of the N most probable ones");
   a.option(c.batch, "--batch", "N", "texts that are written at once");
+  add_adapter(a, c.adapter);
   add_weights(a, c.weights);
   add_layout(a, c.layout);
   a.flag(c.ignore_end, "--ignore-end", "do not stop at the end-of-text token");
@@ -298,6 +300,7 @@ void generate(GenerateCommand& c, comm::World& world, eval::ModelOptions where) 
   Settings& s = c.settings;
   const std::vector<Prompt> prompts = prompts_of(c, world);
   checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);
+  use_adapter(c.adapter, reader);
   divide_model(c.layout, reader, world, where);
   if (world.size() > 1 && where.world == nullptr)
     throw UsageError(

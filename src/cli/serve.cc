@@ -14,6 +14,7 @@
 #include "base/count.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "cli/adapter_option.h"
 #include "cli/checkpoint_file.h"
 #include "cli/rank.h"
 #include "cli/sampling_options.h"
@@ -27,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct ServeArguments {
-  std::string checkpoint, name, key_file, template_file;
+  std::string checkpoint, adapter, name, key_file, template_file;
   eval::SlotOptions slots;
   serve::ServerOptions server;
   serve::EngineOptions engine;
@@ -36,10 +37,13 @@ struct ServeArguments {
 
   void declare(Arguments& a) {
     a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+    add_adapter(a, adapter);
     a.option(server.host, "--host", "ADDRESS",
              "address to listen on; the default is reachable only from this machine");
     a.option(port, "--port", "N", "port to listen on; 0: any free one");
-    a.option(name, "--name", "NAME", "the model's name in requests; default: the folder's name");
+    a.option(
+        name, "--name", "NAME",
+        "the model's name in requests; default: the name of the folder, of --adapter if given");
     a.option(key_file, "--api-key-file", "FILE", "require this key in requests");
     a.option(template_file, "--chat-template", "FILE",
              "a chat template in Jinja; default: that of the checkpoint");
@@ -135,11 +139,13 @@ int verb_serve(Args args) {
   require_one_rank("serve");
   o.check();
   checkpoint::CheckpointReader reader(choose_checkpoint(o.checkpoint));
+  use_adapter(o.adapter, reader);
   const auto tokenizer = tokenizer_of(reader);
   const eval::SpecialTokenRules rules = eval::text_rules(reader, *tokenizer);
   const auto chat = serve::chat_template_of(reader, *tokenizer, o.template_file);
   serve::ServiceOptions service_options;
-  service_options.model = o.name.empty() ? folder_name(o.checkpoint) : o.name;
+  const std::string& served = reader.used_adapters() != nullptr ? o.adapter : o.checkpoint;
+  service_options.model = o.name.empty() ? folder_name(served) : o.name;
   service_options.api_key = key_of(o.key_file);
   service_options.max_tokens = o.max_tokens;
   service_options.seed = random_seed();

@@ -70,6 +70,7 @@ struct AdapterPolicy {
   AdapterKind kind = AdapterKind::kLora;
   AdapterScaling scaling = AdapterScaling::kRank;
   Quantization quantize = Quantization::kNone;
+  bool operator==(const AdapterPolicy&) const = default;
   double scale() const {
     const auto n = static_cast<double>(rank);
     return alpha / (scaling == AdapterScaling::kRslora ? std::sqrt(n) : n);

@@ -35,22 +35,34 @@ model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint) {
   return checkpoint::stored_model(checkpoint);
 }
 
-Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
-            int64_t samples, const ModelOptions& options) {
-  const model::ModelConfig model = model_of(checkpoint);
+ScoreModel::ScoreModel(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
+                       const ModelOptions& options)
+    : data_(data),
+      options_(options),
+      model_(model_of(checkpoint)),
+      adapters_(adapters_of(checkpoint, model_)) {
   compile::CompileRequest validate =
-      request(model, compile::ProgramKind::kValidate, kScoredSequences, data.row_tokens(), options,
+      request(model_, compile::ProgramKind::kValidate, kScoredSequences, data.row_tokens(), options,
               data.row_source());
   validate.intra_document_masking = data.intra_document_masking();
-  const auto engine = load(checkpoint, {validate}, options);
-  runtime::Executor& e = engine->executor(0);
+  engine_ = load(checkpoint, {validate}, options);
+}
+
+bool ScoreModel::replace_adapters(checkpoint::CheckpointReader& checkpoint) {
+  if (adapters_of(checkpoint, model_) != adapters_) return false;
+  read_weights(checkpoint, WeightsToRead::kAdapters, *engine_);
+  return true;
+}
+
+Score ScoreModel::read(int64_t samples) {
+  runtime::Executor& e = engine_->executor(0);
   data::BatchView view = {values<int32_t>(e, Role::kTokens), values<int32_t>(e, Role::kLabels),
                           values<int32_t>(e, Role::kPositions), values<int64_t>(e, Role::kSamples)};
-  if (data.row_source() > 0) view.source = values<int32_t>(e, Role::kSource);
-  if (data.intra_document_masking()) view.documents = values<int32_t>(e, Role::kDocuments);
-  const runtime::RankPosition& at = engine->position();
+  if (data_.row_source() > 0) view.source = values<int32_t>(e, Role::kSource);
+  if (data_.intra_document_masking()) view.documents = values<int32_t>(e, Role::kDocuments);
+  const runtime::RankPosition& at = engine_->position();
   view.part = {at.at[AxisKind::kContext], at.mesh[AxisKind::kContext]};
-  const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
+  const int64_t count = samples > 0 ? std::min(samples, data_.samples()) : data_.samples();
   const int64_t together = kScoredSequences * group_size(at.mesh, data_ranks());
   const int64_t own = kScoredSequences * group_index(at.mesh, data_ranks(), at.at);
   Score total;
@@ -59,20 +71,20 @@ Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData
   for (int64_t first = 0; first < count; first += together) {
     // A rank that cannot read its rows continues with empty ones, because other ranks wait for it.
     try {
-      data::fill_validation_batch(data, first + own, failed.empty() ? count : 0, view);
-      check_ids(view.tokens, model);
-      check_ids(view.source, model);
+      data::fill_validation_batch(data_, first + own, failed.empty() ? count : 0, view);
+      check_ids(view.tokens, model_);
+      check_ids(view.source, model_);
     } catch (const std::exception& error) {
       failed = error.what();
-      data::fill_validation_batch(data, first, 0, view);
+      data::fill_validation_batch(data_, first, 0, view);
     }
-    if (!failed.empty() && options.world == nullptr) throw Error("{}", failed);
+    if (!failed.empty() && options_.world == nullptr) throw Error("{}", failed);
     e.run();
     const std::span<double> report = values<double>(e, Role::kReport);
     total.loss_sum += report[kLossSum];
     total.tokens += report[kLossTokens];
   }
-  if (options.world != nullptr) comm::require_no_error(*options.world, failed);
+  if (options_.world != nullptr) comm::require_no_error(*options_.world, failed);
   return total;
 }
 

@@ -34,11 +34,30 @@ struct Score {
 // Returns the model of a checkpoint's header. Throws Error if the header does not describe one.
 model::ModelConfig model_of(const checkpoint::CheckpointReader& checkpoint);
 
-// Returns the cross-entropy of the first `samples` samples of a dataset (0: all), on all ranks.
-// With DatasetSpec::intra_document_masking, no token attends to another document. Data-parallel
-// ranks read different samples.
-Score score(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
-            int64_t samples, const ModelOptions& options);
+// Computes the cross-entropy of a dataset.
+class ScoreModel {
+ public:
+  // `data` is read later too, and must outlive the model.
+  ScoreModel(checkpoint::CheckpointReader& checkpoint, const data::ValidationData& data,
+             const ModelOptions& options);
+
+  // Reads the adapters that the checkpoint has now (CheckpointReader::use_adapters), and no other
+  // weight. Returns false, and reads nothing, if they need another program, since their rank,
+  // alpha, kind or targets differ.
+  bool replace_adapters(checkpoint::CheckpointReader& checkpoint);
+
+  // Returns the cross-entropy of the first `samples` samples (0: all), on all ranks. With
+  // DatasetSpec::intra_document_masking, no token attends to another document. Data-parallel ranks
+  // read different samples.
+  Score read(int64_t samples);
+
+ private:
+  const data::ValidationData& data_;
+  ModelOptions options_;
+  model::ModelConfig model_;
+  compile::AdapterPolicy adapters_;
+  std::unique_ptr<runtime::Engine> engine_;
+};
 
 // Returns the number of rows of that many tokens whose logits are computed at once: at most 512
 // tokens, which bounds their memory, and at least one row.

@@ -10,22 +10,10 @@
 #include "checkpoint/merge.h"
 #include "compile/compile.h"
 #include "eval/evaluation_layout.h"
+#include "model/adapter_modules.h"
 
 namespace tessera::eval {
 namespace {
-
-// Returns the adapters in a checkpoint. Throws Error if its header does not describe them.
-compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoint,
-                                   const model::ModelConfig& model) {
-  compile::AdapterPolicy policy;
-  if (!checkpoint::has_adapters(checkpoint)) return policy;
-  checkpoint::require_adapters_of_parts(checkpoint, model);
-  const checkpoint::AdapterSettings s = checkpoint::adapter_settings(checkpoint);
-  policy = {s.rank, s.alpha, s.targets};
-  if (s.dora()) policy.kind = compile::AdapterKind::kDora;
-  if (s.rslora()) policy.scaling = compile::AdapterScaling::kRslora;
-  return policy;
-}
 
 // Throws Error if a stored tensor does not have the model's shape. Without this check, a corner of
 // a larger tensor would be read.
@@ -38,6 +26,20 @@ void check_shape(const checkpoint::CheckpointReader& checkpoint, const StateShar
 }
 
 }  // namespace
+
+compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoint,
+                                   const model::ModelConfig& model) {
+  compile::AdapterPolicy policy;
+  if (!checkpoint::has_adapters(checkpoint)) return policy;
+  checkpoint::require_adapters_of_parts(checkpoint, model);
+  const checkpoint::AdapterSettings s = checkpoint::adapter_settings(checkpoint);
+  policy = {s.rank, s.alpha, s.targets};
+  // PEFT writes a set, in any order.
+  std::ranges::sort(policy.targets);
+  if (s.dora()) policy.kind = compile::AdapterKind::kDora;
+  if (s.rslora()) policy.scaling = compile::AdapterScaling::kRslora;
+  return policy;
+}
 
 compile::CompileRequest request(const model::ModelConfig& model, compile::ProgramKind kind,
                                 int64_t sequences, int64_t tokens, const ModelOptions& options,
@@ -96,14 +98,20 @@ std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
   of_engine.world = world;
   auto engine = std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels),
                                                   std::move(of_engine));
-  for (const StateShard& shard : local_state(engine->program(), engine->position().at)) {
-    const TensorView view = engine->view(shard);
+  read_weights(checkpoint, WeightsToRead::kAll, *engine);
+  return engine;
+}
+
+void read_weights(checkpoint::CheckpointReader& checkpoint, WeightsToRead which,
+                  runtime::Engine& engine) {
+  for (const StateShard& shard : local_state(engine.program(), engine.position().at)) {
+    if (which == WeightsToRead::kAdapters && !model::is_adapter(shard.name)) continue;
+    const TensorView view = engine.view(shard);
     check_shape(checkpoint, shard);
     checkpoint.read(shard.name, shard.begin, shard.end, view);
     checkpoint::require_finite(checkpoint, shard.name, view);
-    engine->written(view);
+    engine.written(view);
   }
-  return engine;
 }
 
 void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model) {

@@ -28,6 +28,17 @@ std::unique_ptr<runtime::Engine> load(checkpoint::CheckpointReader& checkpoint,
                                       std::vector<compile::CompileRequest> requests,
                                       const ModelOptions& options);
 
+// Returns the settings of the checkpoint's adapters, with sorted targets; rank 0 if it has none.
+// Throws Error if its header does not describe them.
+compile::AdapterPolicy adapters_of(const checkpoint::CheckpointReader& checkpoint,
+                                   const model::ModelConfig& model);
+
+// Reads the weights of the engine's programs, or this rank's part of them: all weights, or those of
+// adapters only. Throws Error as load() does.
+enum class WeightsToRead : uint8_t { kAll, kAdapters };
+void read_weights(checkpoint::CheckpointReader& checkpoint, WeightsToRead which,
+                  runtime::Engine& engine);
+
 // Compiles one program of the checkpoint's model, with its adapters.
 Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::CompileRequest request,
                     runtime::PreparedKernels& kernels);

@@ -101,7 +101,7 @@ void initialise_magnitudes(runtime::Engine& engine, uint64_t seed) {
   if (any) engine.round_weights();
 }
 
-std::optional<checkpoint::PeftAdapters> adapters_of_run(
+std::optional<checkpoint::StoredAdapters> adapters_of_run(
     const config::RunConfig& config, const checkpoint::CheckpointReader& checkpoint) {
   if (config.lora.from.empty()) return std::nullopt;
   if (checkpoint::has_adapters(checkpoint))

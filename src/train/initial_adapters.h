@@ -39,7 +39,7 @@ void initialise_magnitudes(runtime::Engine& engine, uint64_t seed);
 
 // Reads the adapters of lora.from for a run that starts from the weights of a checkpoint; nothing
 // if the run has no lora.from. Throws Error if the checkpoint holds adapters, too.
-std::optional<checkpoint::PeftAdapters> adapters_of_run(
+std::optional<checkpoint::StoredAdapters> adapters_of_run(
     const config::RunConfig& config, const checkpoint::CheckpointReader& checkpoint);
 
 }  // namespace tessera::train

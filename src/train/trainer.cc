@@ -193,7 +193,7 @@ int64_t Trainer::data_rank() const {
 void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {
   const bool fresh = what == config::Load::kWeights;
   if (config_.lora.rank > 0) checkpoint::require_adapters_of_parts(checkpoint, config_.model);
-  const std::optional<checkpoint::PeftAdapters> peft =
+  const std::optional<checkpoint::StoredAdapters> peft =
       fresh ? adapters_of_run(config_, checkpoint) : std::nullopt;
   Quantizer quantizer(program(), finite_weights_of(checkpoint), engine_->kernels().threads());
   for (const StateShard& of : local_state(program(), engine_->position().at)) {

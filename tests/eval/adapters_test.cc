@@ -5,7 +5,10 @@
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/stored_adapters.h"
+#include "data/indexed_dataset_writer.h"
 #include "eval/language_model.h"
+#include "tests/checkpoint/peft_folder.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/train/quantized_run.h"
 
@@ -22,14 +25,42 @@ checkpoint::CheckpointHeader header_of(const config::RunConfig& c, int64_t step)
   return h;
 }
 
-std::vector<float> logits_of(const Path& checkpoint, const config::RunConfig& c) {
-  checkpoint::CheckpointReader reader(checkpoint);
+std::vector<float> logits_of(checkpoint::CheckpointReader& reader, const config::RunConfig& c) {
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < c.model.context; ++i) tokens.push_back((i * 7 + 3) % 96);
   const std::vector<int32_t> source(c.model.encoder_layers > 0 ? 7 : 0, 5);
   LogitsModel model(reader, 1, c.model.context, {}, std::ssize(source));
   const std::span<const float> logits = model.read(tokens, source);
   return {logits.begin(), logits.end()};
+}
+
+std::vector<float> logits_of(const Path& checkpoint, const config::RunConfig& c) {
+  checkpoint::CheckpointReader reader(checkpoint);
+  return logits_of(reader, c);
+}
+
+std::shared_ptr<const checkpoint::StoredAdapters> adapters_in(
+    const Path& folder, const checkpoint::CheckpointReader& base) {
+  return std::make_shared<const checkpoint::StoredAdapters>(
+      checkpoint::read_adapters(folder, model_of(base)));
+}
+
+// The adapters of a PEFT folder, or those of a checkpoint, over `base` give the logits of the
+// imported copy `imported`; without them, those of the base.
+void expect_the_same_over_the_base(const Path& base, const Path& imported,
+                                   const std::vector<Path>& folders, const config::RunConfig& c) {
+  const std::vector<float> copied = logits_of(imported, c);
+  checkpoint::CheckpointReader reader(base);
+  for (const Path& folder : folders) {
+    reader.use_adapters(adapters_in(folder, reader));
+    EXPECT_EQ(logits_of(reader, c), copied) << folder;
+  }
+  EXPECT_THROW(checkpoint::require_no_adapters(reader), Error);
+  reader.use_adapters(nullptr);
+  EXPECT_EQ(logits_of(reader, c), logits_of(base, c));
+  EXPECT_NE(logits_of(reader, c), copied);
+  checkpoint::CheckpointReader adapted(imported);
+  EXPECT_THROW(adapted.use_adapters(adapters_in(folders[0], reader)), Error);
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
@@ -69,6 +100,7 @@ void expect_the_same_logits(config::RunConfig c) {
   EXPECT_GT(made.tensors, 0);
   EXPECT_GT(checkpoint::import_peft(base, peft, folder.path() / "again", "test"), 0);
   EXPECT_LT(distance(logits_of(folder.path() / "again", c), tuned), 1e-6);
+  expect_the_same_over_the_base(base, folder.path() / "again", {peft, folder.path() / "2"}, c);
   EXPECT_THROW(checkpoint::export_hf(folder.path() / "2", folder.path() / "hf", {}), Error);
   EXPECT_THROW(checkpoint::merge_adapters(merged, folder.path() / "twice", "test"), Error);
 }
@@ -103,6 +135,82 @@ TEST(Adapters, OnWeightsInFourBitsTheSame) {
     c.lora.alpha = 24;
     expect_the_same_logits(c);
   }
+}
+
+// Weights in 4 bits without adapters of their own are a base, too.
+TEST(Adapters, OverABaseInFourBitsTheSame) {
+  config::RunConfig c = train::quantized(model::Family::kLlama);
+  c.lora.targets = {"q_proj", "down_proj"};
+  checkpoint::TemporaryFolder folder;
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
+                         INT64_MAX, *world, {});
+  trainer.initialise();
+  data::BatchSource source = train::batches(c);
+  for (int s = 1; s <= 3; ++s) trainer.step(s, 2e-2, source);
+  checkpoint::save(folder.path(), header_of(c, 1), trainer.state());
+  std::vector<checkpoint::StateTensor> frozen = trainer.state();
+  std::erase_if(frozen, [](const auto& t) { return t.name.find(".lora_") != std::string::npos; });
+  checkpoint::save(folder.path(), header_of(c, 2), frozen);
+  const Path peft = folder.path() / "peft";
+  EXPECT_GT(checkpoint::export_peft(folder.path() / "1", peft, "").adapters, 0);
+  EXPECT_FALSE(checkpoint::CheckpointReader(folder.path() / "2").quantized().empty());
+  expect_the_same_over_the_base(folder.path() / "2", folder.path() / "1",
+                                {peft, folder.path() / "1"}, c);
+}
+
+// Adapters of one rank, alpha and kind replace each other in a loaded model. Others need a new one.
+TEST(Adapters, ReplaceEachOtherInALoadedModel) {
+  checkpoint::TemporaryFolder folder;
+  config::RunConfig c = train::tiny(model::Family::kLlama);
+  c.model.init_std *= 4;
+  const auto world = comm::self_world();
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
+                         INT64_MAX, *world, {});
+  trainer.initialise();
+  checkpoint::save(folder.path(), header_of(c, 1), trainer.state());
+  data::IndexedDatasetWriter writer(folder.path() / "d", DType::kU16);
+  std::vector<int32_t> document;
+  for (int i = 0; i < 400; ++i) document.push_back(i * i % 89 + 1);
+  writer.add_document(document);
+  writer.commit("{}");
+  data::DatasetSpec spec;
+  spec.datasets = {{(folder.path() / "d").string(), 1}};
+  spec.sequence_length = 16;
+  spec.vocabulary = c.model.padded_vocabulary();
+  const data::ValidationData data(spec);
+
+  checkpoint::CheckpointReader reader(folder.path() / "1");
+  const auto loss = [&] { return ScoreModel(reader, data, {}).read(0).loss(); };
+  const auto with = [&](const char* name, const checkpoint::PeftFolder& f) {
+    checkpoint::write_peft(folder.path() / name, c.model, f);
+    return adapters_in(folder.path() / name, reader);
+  };
+  const auto first = with("a", {.seed = 1});
+  // The order of target_modules has no meaning.
+  const auto second = with("b", {.targets = {"v_proj", "q_proj"}, .seed = 2});
+  std::vector<double> seen;
+  reader.use_adapters(first);
+  ScoreModel model(reader, data, {});
+  for (const auto& adapters : {first, second, first}) {
+    reader.use_adapters(adapters);
+    ASSERT_TRUE(model.replace_adapters(reader));
+    seen.push_back(model.read(0).loss());
+    EXPECT_EQ(seen.back(), loss());
+  }
+  EXPECT_EQ(seen[0], seen[2]);
+  EXPECT_GT(std::abs(seen[0] - seen[1]), 1e-4);
+  for (const checkpoint::PeftFolder& other : {checkpoint::PeftFolder{.rank = 3},
+                                              {.alpha = 16},
+                                              {.rslora = true},
+                                              {.dora = true},
+                                              {.targets = {"q_proj"}}}) {
+    reader.use_adapters(with("other", other));
+    EXPECT_FALSE(model.replace_adapters(reader));
+  }
+  reader.use_adapters(nullptr);
+  EXPECT_FALSE(model.replace_adapters(reader));
+  EXPECT_GT(std::abs(seen[0] - loss()), 1e-4);
 }
 
 // Frozen matrices of adapters are not weights of the model: they are stored and merged as they are.

@@ -48,6 +48,23 @@ TEST_F(ServedRun, GreedyTextEqualsGenerate) {
   EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
 }
 
+// A model with adapters of another folder, by whose name requests ask for it.
+TEST_F(ServedRun, ServesAdaptersOverTheModel) {
+  const cli::ProgramResult trained = run(
+      "train run.yaml checkpoint.from=run checkpoint.load=weights lora.rank=2 run.directory=tuned "
+      "schedule.steps=4");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const cli::ProgramResult g =
+      run("generate tuned --prompt 'the quick' --temperature 0 --max-tokens 24 --threads 1 --json");
+  ASSERT_EQ(g.code, 0) << g.err;
+  serve({"--adapter", (folder_ / "tuned").string()});
+  Client c(port_);
+  const Tree whole =
+      tree(c.post("/v1/completions",
+                  R"({"model":"tuned","prompt":"the quick","temperature":0,"max_tokens":24})"));
+  EXPECT_EQ(text(whole), *parse_json(g.out, "out").find("text")->as_string());
+}
+
 TEST_F(ServedRun, ChatsWithTemplateStopsAndChoices) {
   serve();
   Client c(port_);

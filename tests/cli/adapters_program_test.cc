@@ -1,0 +1,196 @@
+// `--adapter`: adapters over a base model give what the imported copy of both gives, in one command
+// or several, on one rank and on several.
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/stored_model.h"
+#include "tests/checkpoint/peft_folder.h"
+#include "tests/cli/program.h"
+
+namespace tessera::cli {
+namespace {
+
+// A trained base model, its export `hf`, and two PEFT folders of different rank, targets and kind.
+// `a-copy` and `b-copy` are the imported copies.
+class AdaptersProgram : public ProgramFolder {
+ protected:
+  AdaptersProgram() {
+    put("run.yaml",
+        "model: { family: llama, rotary_pct: 1, layers: 2, hidden: 64, heads: 4, kv_heads: 2,\n"
+        "         context: 64, vocabulary: 257, vocabulary_multiple: 1, init_std: 0.1 }\n"
+        "data: { tokenizer: t.json, train: [d], sequence_length: 32 }\n"
+        "batch: { global: 2, micro: 1 }\n"
+        "schedule: { kind: constant, steps: 2, warmup_steps: 0 }\n"
+        "precision: fp32\n"
+        "run: { directory: base, seed: 1, threads: 1 }\n");
+    put("words.yaml",
+        "kind: choice\ndata: e.jsonl\nform: \"{query} {response}\"\nresponse: \"{choices}\"\n"
+        "gold: gold\n");
+    put("e.jsonl",
+        "{\"query\": \"the quick\", \"choices\": [\"brown\", \"qqqqq\"], \"gold\": 0}\n"
+        "{\"query\": \"fox 7\", \"choices\": [\"zzzzz\", \"jumps\"], \"gold\": 1}\n"
+        "{\"query\": \"jumps\", \"choices\": [\"again\", \"the\"], \"gold\": 0}\n");
+    good("train run.yaml");
+    good("checkpoint export base --to hf");
+    peft("a", {.rank = 3, .seed = 1});
+    peft("b", {.targets = {"k_proj", "o_proj", "down_proj"}, .rank = 5, .dora = true, .seed = 2});
+    good("checkpoint import --from hf --adapter a --out a-copy");
+    good("checkpoint import --from base --adapter b --out b-copy");
+  }
+
+  void peft(const std::string& name, const checkpoint::PeftFolder& f) const {
+    const checkpoint::CheckpointReader base(folder_ / "hf");
+    checkpoint::write_peft(folder_ / name, checkpoint::stored_model(base), f);
+  }
+  std::string good(const std::string& arguments, const std::string& before = "") const {
+    const ProgramResult r = run(arguments, before);
+    EXPECT_EQ(r.code, 0) << before << " " << arguments << "\n" << r.out << r.err;
+    return r.out;
+  }
+  void fails(const std::string& arguments, int code, const std::vector<std::string>& parts) const {
+    const ProgramResult r = run(arguments);
+    EXPECT_EQ(r.code, code) << arguments << "\n" << r.out << r.err;
+    for (const std::string& part : parts)
+      EXPECT_NE(r.err.find(part), std::string::npos) << arguments << "\n" << part << "\n" << r.err;
+  }
+
+  static std::string ranks(int n) {
+    return fmt::format(
+        "OMP_NUM_THREADS=1 mpirun --allow-run-as-root --oversubscribe --bind-to none -n {}", n);
+  }
+  static std::string eval(const std::string& rest) {
+    return "eval " + rest + " --sequence-length 32 --samples 9 --threads 1 --json";
+  }
+  // The results of a command, without the name of the adapter; `adapters` receives the names.
+  std::vector<std::string> results(const std::string& command, const std::string& before = "",
+                                   std::vector<std::string>* adapters = nullptr) const {
+    std::vector<std::string> all;
+    const Tree root = parse_json(good(command, before), "out");
+    for (Tree result : *root.find("results")->as_list()) {
+      auto& members = std::get<Tree::Members>(result.value);
+      if (const Tree* name = result.find("adapter"); name != nullptr && adapters != nullptr)
+        adapters->push_back(*name->as_string());
+      std::erase_if(members, [](const auto& m) { return m.first == "adapter"; });
+      all.push_back(to_json(result));
+    }
+    return all;
+  }
+};
+
+constexpr const char* kWhat =
+    " d --text a.txt --task words.yaml --examples rows.jsonl --force";
+
+TEST_F(AdaptersProgram, SeveralInOneCommandGiveTheResultsOfTheirCopies) {
+  std::vector<std::string> names;
+  const std::vector<std::string> together = results(
+      eval(std::string("hf") + kWhat + " --adapter a --adapter b --adapter none --adapter a"), "",
+      &names);
+  ASSERT_EQ(together.size(), 12u);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "b"), 3);
+  EXPECT_EQ(std::vector<std::string>(names.begin(), names.begin() + 4),
+            (std::vector<std::string>{"a", "b", "none", "a"}));
+  const std::string rows = get("rows.jsonl");
+  EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 12);
+  EXPECT_NE(rows.find("\"adapter\":\"none\""), std::string::npos) << rows;
+  const char* const copies[] = {"a-copy", "b-copy", "hf", "a-copy"};
+  for (size_t i = 0; i < 4; ++i) {
+    const std::vector<std::string> alone = results(eval(copies[i] + std::string(kWhat)));
+    ASSERT_EQ(alone.size(), 3u);
+    for (size_t what = 0; what < 3; ++what)
+      EXPECT_EQ(alone[what], together[4 * what + i]) << copies[i];
+  }
+  EXPECT_NE(together[0], together[2]);  // the adapters change the loss
+  EXPECT_NE(together[0], together[1]);
+  // Without --json, a line names its adapters.
+  EXPECT_NE(good("eval hf d --adapter a --samples 1").find("d  adapter a  loss "),
+            std::string::npos);
+}
+
+// Each rank reads its part of the adapters.
+TEST_F(AdaptersProgram, OnSeveralRanksGiveTheResultsOfTheirCopies) {
+  const auto loss = [](const std::string& result) {
+    return *number_in(*parse_json(result, "result").find("loss"));
+  };
+  const std::string one = "hf d --adapter a --adapter b";
+  const std::vector<std::string> alone = results(eval(one + " --task words.yaml"));
+  for (const auto& [n, layout] :
+       {std::pair{2, "tensor=2"}, {2, "copies"}, {4, "tensor=2,pipeline=2"}, {4, "data=4,zero=3"}}) {
+    const std::string on = fmt::format(" --task words.yaml --layout {}", layout);
+    const std::vector<std::string> both = results(eval(one + on), ranks(n));
+    ASSERT_EQ(both.size(), 4u);
+    for (size_t i = 0; i < 2; ++i) {
+      const char* const copy = i == 0 ? "a-copy d" : "b-copy d";
+      const std::vector<std::string> copied = results(eval(copy + on), ranks(n));
+      EXPECT_EQ(both[i], copied[0]) << layout << ", " << copy;
+      EXPECT_EQ(both[i + 2], copied[1]) << layout << ", " << copy;
+      EXPECT_NEAR(loss(both[i]), loss(alone[i]), 1e-5 * loss(alone[i])) << layout;
+    }
+  }
+}
+
+TEST_F(AdaptersProgram, TextsAndLogitsAreThoseOfTheCopy) {
+  const std::string rest = " --prompt 'the quick' --max-tokens 12 --seed 3 --json --threads 1";
+  for (const std::string name : {"a", "b"}) {
+    const std::string over = " --adapter " + name, copy = name + "-copy";
+    const std::string text = good("generate hf" + rest + over);
+    EXPECT_EQ(text, good("generate " + copy + rest));
+    EXPECT_NE(text, good("generate hf" + rest));
+    EXPECT_EQ(good("generate hf" + rest + over + " --layout tensor=2", ranks(2)),
+              good("generate " + copy + rest + " --layout tensor=2", ranks(2)));
+    put("ids.json", "[[1, 2, 3, 4], [9, 8, 7, 6]]");
+    const std::string logits = " --tokens ids.json --threads 1 --force --logits ";
+    good("eval hf" + over + logits + "over.safetensors");
+    good("eval " + copy + logits + "copy.safetensors");
+    EXPECT_TRUE(get("over.safetensors") == get("copy.safetensors"));
+  }
+  put("chat.jinja", "{% for m in messages %}{{ m.content }} {% endfor %}");
+  const std::string chat = " --chat-template chat.jinja --max-tokens 8 --temperature 0 --threads 1";
+  EXPECT_EQ(good("chat base --adapter b" + chat, "echo 'the quick' |"),
+            good("chat b-copy" + chat, "echo 'the quick' |"));
+}
+
+// A run that trained adapters is as good as its export to PEFT.
+TEST_F(AdaptersProgram, OfARunAreThoseOfItsExport) {
+  good(
+      "train run.yaml checkpoint.from=base checkpoint.load=weights lora.rank=2 run.directory=tuned "
+      "optimizer.learning_rate=0.01 schedule.steps=4");
+  good("checkpoint export tuned --adapter --to peft");
+  const std::vector<std::string> both =
+      results(eval("base d --adapter tuned --adapter peft --adapter none"));
+  ASSERT_EQ(both.size(), 3u);
+  EXPECT_EQ(both[0], both[1]);
+  EXPECT_NE(both[0], both[2]);
+  EXPECT_EQ(results(eval("tuned d"))[0], both[0]);
+  fails("eval tuned d --adapter peft", 1,
+        {"tuned/checkpoints/4: has adapters of its own", "checkpoint merge"});
+  fails("eval tuned d --adapter none", 1, {"has adapters of its own"});
+  // Another model: its layers are missing, or have other sizes.
+  for (const char* keys : {"model.layers=3", "model.hidden=128"}) {
+    good(fmt::format("train run.yaml run.directory=other schedule.steps=1 {}", keys));
+    fails("eval other d --adapter tuned", 1,
+          {"its adapters are not those of the base model", "expected ["});
+    fails("eval other d --adapter peft", 1,
+          {"peft/adapter_model.safetensors: its tensors are not the adapters of", "expected ["});
+    std::filesystem::remove_all(folder_ / "other");
+  }
+}
+
+TEST_F(AdaptersProgram, WhatIsNotAnAdapterIsRejectedWithWhatIs) {
+  fails("eval hf d --adapter nowhere", 1,
+        {"--adapter nowhere: there is no such folder", "adapter_config.json", "none"});
+  fails("eval hf d --adapter base", 1, {"base/checkpoints/2: contains no adapters", "lora.rank"});
+  std::filesystem::create_directory(folder_ / "empty");
+  fails("generate hf --prompt a --adapter empty", 1,
+        {"--adapter empty: is not a PEFT folder", "adapter_config.json"});
+  fails("generate a --prompt x", 1, {"a: contains adapters of PEFT, not a model", "--adapter"});
+  fails("generate hf --prompt a --adapter a --adapter b", 2, {"--adapter is given 2 times"});
+  fails("eval hf --adapter a --adapter b --logits l --tokens ids.json", 2,
+        {"--logits writes the logits with one --adapter, but 2 were given"});
+  // Nothing is evaluated before all adapters are read.
+  put("b/adapter_model.safetensors", get("b/adapter_model.safetensors").substr(0, 3000));
+  const ProgramResult r = run("eval hf d --adapter a --adapter b");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.out, "");
+  EXPECT_NE(r.err.find("b/adapter_model.safetensors"), std::string::npos) << r.err;
+}
+
+}  // namespace
+}  // namespace tessera::cli
