@@ -25,11 +25,11 @@ void read_tensor(CheckpointReader& reader, const model::HfTensor& t, StoredAdapt
   if (out.tensors.contains(t.ours)) return;
   const StoredTensor* const stored = reader.find(t.ours);
   if (stored == nullptr || stored->shape != t.shape || !is_float(stored->dtype)) {
-    faults.push_back(fmt::format(
-        "{}: {}, expected {} in a floating-point type", t.ours,
-        stored == nullptr ? std::string("missing")
-                          : fmt::format("is {} {}", name_of(stored->dtype), to_string(stored->shape)),
-        to_string(t.shape)));
+    faults.push_back(fmt::format("{}: {}, expected {} in a floating-point type", t.ours,
+                                 stored == nullptr ? std::string("missing")
+                                                   : fmt::format("is {} {}", name_of(stored->dtype),
+                                                                 to_string(stored->shape)),
+                                 to_string(t.shape)));
     return;
   }
   StoredAdapters::Tensor& to = out.tensors[t.ours];

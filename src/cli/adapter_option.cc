@@ -24,8 +24,8 @@ Path adapter_folder(const std::string& value) {
   try {
     return choose_checkpoint(value);
   } catch (const Error& e) {
-    throw Error("--adapter {}: is not a PEFT folder, since it has no adapter_config.json. {}", value,
-                e.what());
+    throw Error("--adapter {}: is not a PEFT folder, since it has no adapter_config.json. {}",
+                value, e.what());
   }
 }
 

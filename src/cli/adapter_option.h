@@ -23,8 +23,8 @@ void add_adapter(Arguments& arguments, std::string& adapter);
 void add_adapters(Arguments& arguments, std::vector<std::string>& adapters);
 
 // Reads the adapters of all values, for the model of `base`. Without values, returns one entry that
-// leaves the checkpoint as it is. Throws Error if `base` has adapters of its own, or if a folder has
-// no adapters of that model.
+// leaves the checkpoint as it is. Throws Error if `base` has adapters of its own, or if a folder
+// has no adapters of that model.
 std::vector<NamedAdapters> open_adapters(const std::vector<std::string>& values,
                                          const checkpoint::CheckpointReader& base);
 

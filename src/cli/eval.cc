@@ -217,19 +217,22 @@ void run_tasks(const EvalCommand& c, checkpoint::CheckpointReader& reader,
                comm::World& world, bool quiet, Tree& results) {
   const auto tokenizer = tokenizer_of(reader);
   std::string rows;
-  const auto run = [&](const eval::Task& t, const NamedAdapters& named) {
-    reader.use_adapters(named.adapters);
-    const eval::TaskResult r = eval::evaluate(reader, *tokenizer, t, world, options);
-    results.push(show_task(t.name, named.name, r, quiet));
+  eval::AdapterList list;
+  for (const NamedAdapters& named : adapters) list.push_back(named.adapters);
+  const auto add = [&](const eval::Task& t, const std::string& adapter, const eval::TaskResult& r) {
+    results.push(show_task(t.name, adapter, r, quiet));
     for (const eval::ExampleScore& s : r.examples) {
       Tree row = as_tree(s);
       row.set("task", Tree(t.name));
-      if (!named.name.empty()) row.set("adapter", Tree(named.name));
+      if (!adapter.empty()) row.set("adapter", Tree(adapter));
       rows += to_json(row) + "\n";
     }
   };
-  for (const eval::Task& t : eval::read_tasks(c.tasks))
-    for (const NamedAdapters& named : adapters) run(t, named);
+  for (const eval::Task& t : eval::read_tasks(c.tasks)) {
+    const std::vector<eval::TaskResult> all =
+        eval::evaluate(reader, list, *tokenizer, t, world, options);
+    for (size_t a = 0; a < all.size(); ++a) add(t, adapters[a].name, all[a]);
+  }
   if (!c.examples_file.empty() && world.rank() == 0) write_file(c.examples_file, rows);
 }
 

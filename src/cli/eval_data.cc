@@ -17,6 +17,7 @@
 #include "data/dataset_builder.h"
 #include "data/source_list.h"
 #include "data/vocabulary.h"
+#include "eval/adapted_model.h"
 #include "train/run_data.h"
 
 namespace tessera::cli {
@@ -181,15 +182,13 @@ data::DatasetSpec DataScorer::spec_of(const std::string& prefix) const {
 }
 
 void DataScorer::score(const std::string& name, const data::ValidationData& data) {
-  std::unique_ptr<eval::ScoreModel> model;
+  eval::AdaptedModel<eval::ScoreModel> model;
   std::optional<int64_t> text_bytes;
   for (const NamedAdapters& named : adapters_) {
-    reader_.use_adapters(named.adapters);
-    if (!model || !model->replace_adapters(reader_)) {
-      model.reset();  // so that the weights of two programs are not in memory at once
-      model = std::make_unique<eval::ScoreModel>(reader_, data, options_);
-    }
-    eval::Score s = model->read(o_.samples);
+    eval::ScoreModel& adapted = model.with(reader_, named.adapters, [&] {
+      return std::make_unique<eval::ScoreModel>(reader_, data, options_);
+    });
+    eval::Score s = adapted.read(o_.samples);
     if (s.tokens == 0)
       throw Error("{}: has no token to predict; expected a text or an answer of two tokens or more",
                   name);

@@ -79,9 +79,10 @@ train::TaskEvaluation task_evaluation(const config::RunConfig& config, comm::Wor
     });
     std::vector<train::TaskMetrics> results;
     for (const eval::Task& t : tasks) {
-      const eval::TaskResult r =
-          eval::evaluate(*reader, *tokenizer, t, world, options_of(c, world));
-      results.push_back(metrics_of(t, r));
+      // The adapters of a run are in its checkpoint.
+      const std::vector<eval::TaskResult> r =
+          eval::evaluate(*reader, {nullptr}, *tokenizer, t, world, options_of(c, world));
+      results.push_back(metrics_of(t, r[0]));
     }
     return results;
   };

@@ -6,10 +6,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <numeric>
-#include <optional>
 
 #include "base/error.h"
+#include "eval/adapted_model.h"
 #include "eval/generate.h"
 #include "eval/likelihood.h"
 #include "eval/task.h"
@@ -87,27 +88,42 @@ struct Writing {
     std::ranges::stable_sort(order, {}, [&](size_t i) { return source_length(i); });
     return order;
   }
+  // Calls f(i, length) with the indices of the examples of each length of the source.
+  template <class F>
+  void for_each_length(F&& f) const {
+    const std::vector<size_t> all = order();
+    for (size_t first = 0, end = 0; first < all.size(); first = end) {
+      const int64_t length = source_length(all[first]);
+      while (end < all.size() && source_length(all[end]) == length) ++end;
+      f(std::span(all).subspan(first, end - first), length);
+    }
+  }
 };
 
-std::vector<std::vector<int32_t>> write_with_cache(checkpoint::CheckpointReader& checkpoint,
-                                                   const Writing& w, const ModelOptions& options) {
+// The tokens of each example, with each of several adapters.
+using Written = std::vector<std::vector<std::vector<int32_t>>>;
+
+Written write_with_cache(checkpoint::CheckpointReader& checkpoint, const AdapterList& adapters,
+                         const Writing& w, const ModelOptions& options) {
   GenerateOptions o;
   o.sampling.choice.temperature = 0;
   o.max_tokens = w.spec.max_tokens;
   o.vocabulary = w.rules.vocabulary;
   o.stops = w.rules.stops;
   o.enough = w.enough;
-  std::optional<Decoder> decoder;
-  int64_t last = -1;
-  std::vector<std::vector<int32_t>> out(w.read.size());
-  for (const size_t i : w.order()) {
-    if (w.source_length(i) != last) {
-      last = w.source_length(i);
-      decoder.emplace(checkpoint, options, std::vector<int32_t>(last, 0));
+  Written out(adapters.size(), std::vector<std::vector<int32_t>>(w.read.size()));
+  w.for_each_length([&](std::span<const size_t> which, int64_t source) {
+    AdaptedModel<Decoder> model;
+    for (size_t a = 0; a < adapters.size(); ++a) {
+      Decoder& decoder = model.with(checkpoint, adapters[a], [&] {
+        return std::make_unique<Decoder>(checkpoint, options, std::vector<int32_t>(source, 0));
+      });
+      for (const size_t i : which) {
+        decoder.forget(w.rules.has_encoder ? w.read[i] : std::vector<int32_t>());
+        out[a][i] = generate(decoder, w.prompt(i), o);
+      }
     }
-    decoder->forget(w.rules.has_encoder ? w.read[i] : std::vector<int32_t>());
-    out[i] = generate(*decoder, w.prompt(i), o);
-  }
+  });
   return out;
 }
 
@@ -174,32 +190,50 @@ void write_batch(LogitsModel& model, int64_t length, int64_t source_length, cons
   }
 }
 
-std::vector<std::vector<int32_t>> write_divided(checkpoint::CheckpointReader& checkpoint,
-                                                const Writing& w, const ModelOptions& options) {
-  const std::vector<size_t> order = w.order();
-  std::vector<std::vector<int32_t>> out(w.read.size());
-  for (size_t first = 0, end = 0; first < order.size(); first = end) {
-    const int64_t source = w.source_length(order[first]);
+Written write_divided(checkpoint::CheckpointReader& checkpoint, const AdapterList& adapters,
+                      const Writing& w, const ModelOptions& options) {
+  Written out(adapters.size(), std::vector<std::vector<int32_t>>(w.read.size()));
+  w.for_each_length([&](std::span<const size_t> which, int64_t source) {
     int64_t longest = 0;
-    for (; end < order.size() && w.source_length(order[end]) == source; ++end)
-      longest = std::max(longest, std::ssize(w.prompt(order[end])));
+    for (const size_t i : which) longest = std::max(longest, std::ssize(w.prompt(i)));
     const int64_t length = row_length(longest + w.spec.max_tokens, w.context);
-    LogitsModel model(checkpoint, rows_at_once(std::max(length, source)), length, options, source);
-    for (size_t at = first; at < end; at += model.rows()) {
-      const size_t count = std::min<size_t>(model.rows(), end - at);
-      write_batch(model, length, source, w, std::span(order).subspan(at, count), *options.world,
-                  out);
+    AdaptedModel<LogitsModel> model;
+    for (size_t a = 0; a < adapters.size(); ++a) {
+      LogitsModel& logits = model.with(checkpoint, adapters[a], [&] {
+        return std::make_unique<LogitsModel>(checkpoint, rows_at_once(std::max(length, source)),
+                                             length, options, source);
+      });
+      for (size_t at = 0; at < which.size(); at += logits.rows()) {
+        const size_t count = std::min<size_t>(logits.rows(), which.size() - at);
+        write_batch(logits, length, source, w, which.subspan(at, count), *options.world, out[a]);
+      }
     }
+  });
+  return out;
+}
+
+// Returns the scores of what was written with one of the adapters.
+std::vector<ExampleScore> scores_of_texts(const data::Tokenizer& tokenizer, const TaskSpec& spec,
+                                          std::span<const Example> examples,
+                                          const std::vector<std::vector<int32_t>>& ids) {
+  std::vector<ExampleScore> out(examples.size());
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const std::string text = written_text(tokenizer, ids[i]);
+    out[i].line = examples[i].line;
+    out[i].written = text.substr(0, stop_of(text, spec.stop));
+    out[i].extracted = extract_answer(spec, out[i].written);
+    if (!spec.extract_last.empty())
+      out[i].extracted_last = extract_last_answer(spec, out[i].written);
   }
   return out;
 }
 
 }  // namespace
 
-std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint,
-                                        const data::Tokenizer& tokenizer, const TaskSpec& spec,
-                                        std::span<const Example> examples,
-                                        const ModelOptions& options) {
+ScoresOfAdapters write_answers(checkpoint::CheckpointReader& checkpoint,
+                               const AdapterList& adapters, const data::Tokenizer& tokenizer,
+                               const TaskSpec& spec, std::span<const Example> examples,
+                               const ModelOptions& options) {
   const SpecialTokenRules rules = text_rules(checkpoint, tokenizer);
   const int64_t context = model_of(checkpoint).context;
   if (spec.max_tokens >= context)
@@ -214,18 +248,11 @@ std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint
   for (const Example& e : examples)
     w.read.push_back(
         read_of(e, rules, tokenizer, rules.has_encoder ? context : context - spec.max_tokens));
-  const std::vector<std::vector<int32_t>> ids = options.world != nullptr
-                                                    ? write_divided(checkpoint, w, options)
-                                                    : write_with_cache(checkpoint, w, options);
-  std::vector<ExampleScore> out(examples.size());
-  for (size_t i = 0; i < examples.size(); ++i) {
-    const std::string text = written_text(tokenizer, ids[i]);
-    out[i].line = examples[i].line;
-    out[i].written = text.substr(0, stop_of(text, spec.stop));
-    out[i].extracted = extract_answer(spec, out[i].written);
-    if (!spec.extract_last.empty())
-      out[i].extracted_last = extract_last_answer(spec, out[i].written);
-  }
+  const Written all = options.world != nullptr ? write_divided(checkpoint, adapters, w, options)
+                                               : write_with_cache(checkpoint, adapters, w, options);
+  ScoresOfAdapters out;
+  for (const std::vector<std::vector<int32_t>>& ids : all)
+    out.push_back(scores_of_texts(tokenizer, spec, examples, ids));
   return out;
 }
 

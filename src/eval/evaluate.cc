@@ -55,22 +55,10 @@ std::vector<ExampleScore> gather(comm::World& world, const std::vector<ExampleSc
   return all;
 }
 
-std::vector<ExampleScore> score_options(checkpoint::CheckpointReader& checkpoint,
-                                        const data::Tokenizer& tokenizer, const TaskSpec& spec,
-                                        std::span<const Example> examples,
-                                        const ModelOptions& options) {
-  const SpecialTokenRules rules = text_rules(checkpoint, tokenizer);
-  // One flat list for all examples, so that rows of similar length can be computed together; it is
-  // read back in the same order below.
-  std::vector<Continuation> asked;
-  const bool unconditional = spec.kind == TaskKind::kChoice && !spec.unconditional.empty();
-  for (const Example& e : examples)
-    for (const Option& o : e.options) {
-      asked.push_back(encode_continuation(tokenizer, rules, o.context, o.response));
-      if (unconditional)
-        asked.push_back(encode_continuation(tokenizer, rules, spec.unconditional, o.response));
-    }
-  const std::vector<Likelihood> found = likelihoods(checkpoint, asked, options);
+// Returns the scores of examples from the likelihoods of their options, in the order in which
+// score_options() asks for them.
+std::vector<ExampleScore> scores_of(std::span<const Example> examples, bool unconditional,
+                                    const std::vector<Likelihood>& found) {
   std::vector<ExampleScore> out;
   size_t at = 0;
   for (const Example& e : examples) {
@@ -85,14 +73,34 @@ std::vector<ExampleScore> score_options(checkpoint::CheckpointReader& checkpoint
   return out;
 }
 
-std::vector<ExampleScore> score_examples(checkpoint::CheckpointReader& checkpoint,
-                                         const data::Tokenizer& tokenizer, const Task& task,
-                                         std::span<const Example> own,
-                                         const ModelOptions& options) {
+ScoresOfAdapters score_options(checkpoint::CheckpointReader& checkpoint,
+                               const AdapterList& adapters, const data::Tokenizer& tokenizer,
+                               const TaskSpec& spec, std::span<const Example> examples,
+                               const ModelOptions& options) {
+  const SpecialTokenRules rules = text_rules(checkpoint, tokenizer);
+  // One flat list for all examples, so that rows of similar length can be computed together.
+  std::vector<Continuation> asked;
+  const bool unconditional = spec.kind == TaskKind::kChoice && !spec.unconditional.empty();
+  for (const Example& e : examples)
+    for (const Option& o : e.options) {
+      asked.push_back(encode_continuation(tokenizer, rules, o.context, o.response));
+      if (unconditional)
+        asked.push_back(encode_continuation(tokenizer, rules, spec.unconditional, o.response));
+    }
+  ScoresOfAdapters out;
+  for (const std::vector<Likelihood>& found : likelihoods(checkpoint, adapters, asked, options))
+    out.push_back(scores_of(examples, unconditional, found));
+  return out;
+}
+
+ScoresOfAdapters score_examples(checkpoint::CheckpointReader& checkpoint,
+                                const AdapterList& adapters, const data::Tokenizer& tokenizer,
+                                const Task& task, std::span<const Example> own,
+                                const ModelOptions& options) {
   try {
     return task.spec.kind == TaskKind::kExactMatch
-               ? write_answers(checkpoint, tokenizer, task.spec, own, options)
-               : score_options(checkpoint, tokenizer, task.spec, own, options);
+               ? write_answers(checkpoint, adapters, tokenizer, task.spec, own, options)
+               : score_options(checkpoint, adapters, tokenizer, task.spec, own, options);
   } catch (const NumericError& e) {
     throw NumericError("task {}: {}", task.name, e.what());
   } catch (const Error& e) {
@@ -102,26 +110,34 @@ std::vector<ExampleScore> score_examples(checkpoint::CheckpointReader& checkpoin
 
 }  // namespace
 
-TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
-                    const Task& task, comm::World& world, const ModelOptions& options) {
-  TaskResult r;
+std::vector<TaskResult> evaluate(checkpoint::CheckpointReader& checkpoint,
+                                 const AdapterList& adapters, const data::Tokenizer& tokenizer,
+                                 const Task& task, comm::World& world,
+                                 const ModelOptions& options) {
+  std::vector<TaskResult> results;
+  const auto add = [&](std::vector<ExampleScore> examples) {
+    TaskResult& r = results.emplace_back();
+    r.metrics = metrics_of(task.spec, task.examples, examples);
+    r.examples = std::move(examples);
+  };
   if (options.world != nullptr) {
     // The ranks hold the model together, so all of them compute every example.
-    r.examples = score_examples(checkpoint, tokenizer, task, task.examples, options);
-    r.metrics = metrics_of(task.spec, task.examples, r.examples);
-    return r;
+    for (std::vector<ExampleScore>& scores :
+         score_examples(checkpoint, adapters, tokenizer, task, task.examples, options))
+      add(std::move(scores));
+    return results;
   }
   std::vector<Example> own;
   // Interleaved instead of one range per rank, so that a region of the file with long examples is
   // divided among all ranks.
   for (int64_t i = world.rank(); i < std::ssize(task.examples); i += world.size())
     own.push_back(task.examples[i]);
-  std::vector<ExampleScore> scores;
+  ScoresOfAdapters all;
   // If one rank fails, all throw, so that none waits in the gather.
-  comm::on_all(world, [&] { scores = score_examples(checkpoint, tokenizer, task, own, options); });
-  r.examples = gather(world, scores);
-  r.metrics = metrics_of(task.spec, task.examples, r.examples);
-  return r;
+  comm::on_all(world,
+               [&] { all = score_examples(checkpoint, adapters, tokenizer, task, own, options); });
+  for (const std::vector<ExampleScore>& scores : all) add(gather(world, scores));
+  return results;
 }
 
 }  // namespace tessera::eval

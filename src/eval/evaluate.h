@@ -8,6 +8,7 @@
 #include "base/tree.h"
 #include "comm/world.h"
 #include "data/tokenizer.h"
+#include "eval/adapted_model.h"
 #include "eval/language_model.h"
 #include "eval/task.h"
 
@@ -28,6 +29,9 @@ struct ExampleScore {
   std::string written, extracted;     // exact_match: the generated text, the answer in it
   std::string extracted_last;         // the answer that TaskSpec::extract_last finds
 };
+
+// The scores of examples with each of several adapters.
+using ScoresOfAdapters = std::vector<std::vector<ExampleScore>>;
 
 struct TaskResult {
   std::vector<Metric> metrics;
@@ -51,21 +55,22 @@ std::string extract_answer(const TaskSpec& spec, const std::string& written);
 std::string extract_last_answer(const TaskSpec& spec, const std::string& written);
 
 // Collective. Every rank loads the whole model and computes a part of the examples, or the ranks of
-// options.world hold the model together and compute all examples together. Returns the same result
-// on all ranks. If one rank fails, throws the same SharedError (comm/agree.h), which names the
-// task, on all of them. With options.world only the failing rank throws its Error, and the caller
-// must end the other ranks.
-TaskResult evaluate(checkpoint::CheckpointReader& checkpoint, const data::Tokenizer& tokenizer,
-                    const Task& task, comm::World& world, const ModelOptions& options);
+// options.world hold the model together and compute all examples together. Returns one result per
+// entry of `adapters`, the same on all ranks. If one rank fails, throws the same SharedError
+// (comm/agree.h), which names the task, on all of them. With options.world only the failing rank
+// throws its Error, and the caller must end the other ranks.
+std::vector<TaskResult> evaluate(checkpoint::CheckpointReader& checkpoint,
+                                 const AdapterList& adapters, const data::Tokenizer& tokenizer,
+                                 const Task& task, comm::World& world, const ModelOptions& options);
 
 // ---- Generated answers, for tasks of kind exact_match.
 
-// Generates an answer to each example, greedily, up to a stop text, the end-of-text token or
-// `max_tokens`. A context that is too long is truncated at its beginning. Throws Error if
-// `max_tokens` leaves nothing of the model's context.
-std::vector<ExampleScore> write_answers(checkpoint::CheckpointReader& checkpoint,
-                                        const data::Tokenizer& tokenizer, const TaskSpec& spec,
-                                        std::span<const Example> examples,
-                                        const ModelOptions& options);
+// Generates, with each of the adapters, an answer to each example, greedily, up to a stop text, the
+// end-of-text token or `max_tokens`. A context that is too long is truncated at its beginning.
+// Throws Error if `max_tokens` leaves nothing of the model's context.
+ScoresOfAdapters write_answers(checkpoint::CheckpointReader& checkpoint,
+                               const AdapterList& adapters, const data::Tokenizer& tokenizer,
+                               const TaskSpec& spec, std::span<const Example> examples,
+                               const ModelOptions& options);
 
 }  // namespace tessera::eval

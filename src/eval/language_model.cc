@@ -49,9 +49,7 @@ ScoreModel::ScoreModel(checkpoint::CheckpointReader& checkpoint, const data::Val
 }
 
 bool ScoreModel::replace_adapters(checkpoint::CheckpointReader& checkpoint) {
-  if (adapters_of(checkpoint, model_) != adapters_) return false;
-  read_weights(checkpoint, WeightsToRead::kAdapters, *engine_);
-  return true;
+  return eval::replace_adapters(checkpoint, model_, adapters_, *engine_);
 }
 
 Score ScoreModel::read(int64_t samples) {
@@ -104,7 +102,7 @@ int64_t logits_bytes(const model::ModelConfig& model, int64_t sequences, int64_t
 
 LogitsModel::LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t sequences,
                          int64_t length, const ModelOptions& options, int64_t source_length)
-    : model_(model_of(checkpoint)), length_(length) {
+    : model_(model_of(checkpoint)), length_(length), adapters_(adapters_of(checkpoint, model_)) {
   if ((source_length > 0) != (model_.encoder_layers > 0))
     throw Error("{}", model_.encoder_layers > 0
                           ? "the model has an encoder, but the encoder input is missing. Give it."
@@ -116,6 +114,10 @@ LogitsModel::LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t seque
       checkpoint,
       {request(model_, compile::ProgramKind::kLogits, sequences, length, options, source_length)},
       options);
+}
+
+bool LogitsModel::replace_adapters(checkpoint::CheckpointReader& checkpoint) {
+  return eval::replace_adapters(checkpoint, model_, adapters_, *engine_);
 }
 
 int64_t LogitsModel::rows() const {
@@ -192,7 +194,9 @@ std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
 
 Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
                  std::span<const int32_t> source)
-    : model_(within_first_context(model_of(checkpoint))), source_(source.begin(), source.end()) {
+    : model_(within_first_context(model_of(checkpoint))),
+      adapters_(adapters_of(checkpoint, model_)),
+      source_(source.begin(), source.end()) {
   CHECK((model_.encoder_layers > 0) == !source.empty(), "{} layers of an encoder, {} tokens",
         model_.encoder_layers, source.size());
   check_ids(source, model_);
@@ -205,6 +209,10 @@ Decoder::Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& o
     programs.push_back(request(model_, compile::ProgramKind::kDecode, 1, tokens, options, length));
   programs[1].reuse_encoder_output = !source.empty();
   engine_ = load(checkpoint, programs, options);
+}
+
+bool Decoder::replace_adapters(checkpoint::CheckpointReader& checkpoint) {
+  return eval::replace_adapters(checkpoint, model_, adapters_, *engine_);
 }
 
 void Decoder::forget(std::span<const int32_t> source) {

@@ -43,7 +43,7 @@ class ScoreModel {
 
   // Reads the adapters that the checkpoint has now (CheckpointReader::use_adapters), and no other
   // weight. Returns false, and reads nothing, if they need another program, since their rank,
-  // alpha, kind or targets differ.
+  // alpha, kind or targets differ. REQUIRES: the checkpoint of the constructor.
   bool replace_adapters(checkpoint::CheckpointReader& checkpoint);
 
   // Returns the cross-entropy of the first `samples` samples (0: all), on all ranks. With
@@ -86,6 +86,8 @@ class LogitsModel {
   LogitsModel(checkpoint::CheckpointReader& checkpoint, int64_t sequences, int64_t length,
               const ModelOptions& options, int64_t source_length = 0);
 
+  bool replace_adapters(checkpoint::CheckpointReader& checkpoint);  // as in ScoreModel
+
   // The number B of sequences of all data-parallel ranks together.
   int64_t rows() const;
   // Computes the logits of tokens [B, T] and encoder input [B, S], in which id 0 is padding.
@@ -103,6 +105,7 @@ class LogitsModel {
 
   model::ModelConfig model_;
   int64_t length_;
+  compile::AdapterPolicy adapters_;
   std::unique_ptr<runtime::Engine> engine_;
 };
 
@@ -113,6 +116,9 @@ class Decoder {
  public:
   Decoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
           std::span<const int32_t> source = {});
+
+  // As in ScoreModel. A new text must begin after it (forget).
+  bool replace_adapters(checkpoint::CheckpointReader& checkpoint);
 
   int64_t context() const { return model_.context; }
   int64_t position() const { return position_; }
@@ -127,6 +133,7 @@ class Decoder {
   void step(size_t program, std::span<const int32_t> tokens);
 
   model::ModelConfig model_;
+  compile::AdapterPolicy adapters_;
   std::unique_ptr<runtime::Engine> engine_;
   int64_t position_ = 0;
   std::vector<int32_t> source_;  // encoder input; empty in a model without an encoder

@@ -97,10 +97,8 @@ std::vector<std::pair<double, bool>> log_probabilities(const LogitsPart& part,
 
 // Computes the rows of one shape, whose indices are in `which`. The last batch is filled up with
 // copies of its last row.
-void compute(checkpoint::CheckpointReader& checkpoint, const std::vector<Row>& rows,
-             const RowShape& shape, std::span<const size_t> which, const ModelOptions& options,
-             std::vector<Likelihood>& out) {
-  LogitsModel logits(checkpoint, shape.together(), shape.tokens, options, shape.source);
+void compute(LogitsModel& logits, const std::vector<Row>& rows, const RowShape& shape,
+             std::span<const size_t> which, comm::World* world, std::vector<Likelihood>& out) {
   const size_t n = logits.rows();
   // Padding after a row's tokens does not matter: attention is causal, and its logits are not read.
   for (; !which.empty(); which = which.subspan(std::min(n, which.size()))) {
@@ -117,7 +115,7 @@ void compute(checkpoint::CheckpointReader& checkpoint, const std::vector<Row>& r
         asked.push_back({static_cast<int64_t>(i), first + t, row.predict[t]});
     }
     logits.run(ids, sources);
-    const auto found = log_probabilities(logits.part(), asked, options.world);
+    const auto found = log_probabilities(logits.part(), asked, world);
     for (size_t i = 0; i < std::min(n, which.size()); ++i) out[which[i]] = {0, true};
     for (size_t i = 0; i < asked.size(); ++i) {
       Likelihood& of = out[which[asked[i].row]];
@@ -174,9 +172,10 @@ int64_t likelihood_bytes(const model::ModelConfig& model, const ModelOptions& op
   return logits_bytes(model, longest.together(), tokens, options, longest.source);
 }
 
-std::vector<Likelihood> likelihoods(checkpoint::CheckpointReader& checkpoint,
-                                    std::span<const Continuation> all,
-                                    const ModelOptions& options) {
+std::vector<std::vector<Likelihood>> likelihoods(checkpoint::CheckpointReader& checkpoint,
+                                                 const AdapterList& adapters,
+                                                 std::span<const Continuation> all,
+                                                 const ModelOptions& options) {
   const model::ModelConfig model = model_of(checkpoint);
   std::vector<Row> rows;
   std::vector<RowShape> shapes;
@@ -189,11 +188,19 @@ std::vector<Likelihood> likelihoods(checkpoint::CheckpointReader& checkpoint,
   std::iota(order.begin(), order.end(), size_t{0});
   // Longest first: a shape that does not fit in memory fails at once.
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return shapes[a] > shapes[b]; });
-  std::vector<Likelihood> out(rows.size());
+  std::vector<std::vector<Likelihood>> out(adapters.size(), std::vector<Likelihood>(rows.size()));
   for (size_t first = 0, end = 0; first < order.size(); first = end) {
-    while (end < order.size() && shapes[order[end]] == shapes[order[first]]) ++end;
-    compute(checkpoint, rows, shapes[order[first]], std::span(order).subspan(first, end - first),
-            options, out);
+    const RowShape& shape = shapes[order[first]];
+    while (end < order.size() && shapes[order[end]] == shape) ++end;
+    AdaptedModel<LogitsModel> adapted;
+    for (size_t a = 0; a < adapters.size(); ++a) {
+      LogitsModel& logits = adapted.with(checkpoint, adapters[a], [&] {
+        return std::make_unique<LogitsModel>(checkpoint, shape.together(), shape.tokens, options,
+                                             shape.source);
+      });
+      compute(logits, rows, shape, std::span(order).subspan(first, end - first), options.world,
+              out[a]);
+    }
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/tokenizer.h"
+#include "eval/adapted_model.h"
 #include "eval/language_model.h"
 #include "eval/text_rules.h"
 
@@ -33,11 +34,14 @@ Continuation encode_continuation(const data::Tokenizer& tokenizer, const Special
 // `shortest` and at most `context`. So rows of all lengths share a few programs.
 int64_t row_length(int64_t tokens, int64_t context, int64_t shortest = 32);
 
-// Returns one likelihood per continuation, on all ranks that hold the model. Rows of similar length
-// are computed together. A row that is longer than the model's context is truncated at its
-// beginning; in a model with an encoder, context and continuation are truncated separately.
-std::vector<Likelihood> likelihoods(checkpoint::CheckpointReader& checkpoint,
-                                    std::span<const Continuation> all, const ModelOptions& options);
+// Returns, for each of the adapters, one likelihood per continuation, on all ranks that hold the
+// model. Rows of similar length are computed together. A row that is longer than the model's
+// context is truncated at its beginning; in a model with an encoder, context and continuation are
+// truncated separately.
+std::vector<std::vector<Likelihood>> likelihoods(checkpoint::CheckpointReader& checkpoint,
+                                                 const AdapterList& adapters,
+                                                 std::span<const Continuation> all,
+                                                 const ModelOptions& options);
 
 // Returns the most memory that likelihoods() needs on this rank, in bytes: its part of the model
 // with the longest rows.

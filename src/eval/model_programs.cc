@@ -114,6 +114,13 @@ void read_weights(checkpoint::CheckpointReader& checkpoint, WeightsToRead which,
   }
 }
 
+bool replace_adapters(checkpoint::CheckpointReader& checkpoint, const model::ModelConfig& model,
+                      const compile::AdapterPolicy& present, runtime::Engine& engine) {
+  if (adapters_of(checkpoint, model) != present) return false;
+  read_weights(checkpoint, WeightsToRead::kAdapters, engine);
+  return true;
+}
+
 void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model) {
   for (const int32_t id : tokens)
     if (id < 0 || id >= model.padded_vocabulary())

@@ -39,6 +39,12 @@ enum class WeightsToRead : uint8_t { kAll, kAdapters };
 void read_weights(checkpoint::CheckpointReader& checkpoint, WeightsToRead which,
                   runtime::Engine& engine);
 
+// Reads the adapters that the checkpoint has now, and no other weight, into an engine whose
+// programs were compiled for the adapters `present`. Returns false, and reads nothing, if they need
+// other programs.
+bool replace_adapters(checkpoint::CheckpointReader& checkpoint, const model::ModelConfig& model,
+                      const compile::AdapterPolicy& present, runtime::Engine& engine);
+
 // Compiles one program of the checkpoint's model, with its adapters.
 Program compile_for(const checkpoint::CheckpointReader& checkpoint, compile::CompileRequest request,
                     runtime::PreparedKernels& kernels);

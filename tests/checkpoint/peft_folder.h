@@ -38,9 +38,8 @@ inline std::string peft_config(const PeftFolder& f) {
 inline void write_peft(const Path& folder, const model::ModelConfig& model, const PeftFolder& f) {
   std::map<std::string, Shape> shapes;
   for (const model::AdapterModule& m : model::adapter_modules(model)) {
-    if (std::none_of(f.targets.begin(), f.targets.end(), [&](const std::string& t) {
-          return model::names_module(t, m.module());
-        }))
+    if (std::none_of(f.targets.begin(), f.targets.end(),
+                     [&](const std::string& t) { return model::names_module(t, m.module()); }))
       continue;
     std::vector<model::HfTensor> tensors = {m.a(f.rank), m.b(f.rank)};
     if (f.dora) tensors.push_back(m.magnitude());

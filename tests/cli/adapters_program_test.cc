@@ -24,6 +24,9 @@ class AdaptersProgram : public ProgramFolder {
     put("words.yaml",
         "kind: choice\ndata: e.jsonl\nform: \"{query} {response}\"\nresponse: \"{choices}\"\n"
         "gold: gold\n");
+    put("write.yaml",
+        "kind: exact_match\ndata: e.jsonl\nform: \"{query} {response}\"\nresponse: \"{query}\"\n"
+        "answer: \"{query}\"\nmax_tokens: 4\n");
     put("e.jsonl",
         "{\"query\": \"the quick\", \"choices\": [\"brown\", \"qqqqq\"], \"gold\": 0}\n"
         "{\"query\": \"fox 7\", \"choices\": [\"zzzzz\", \"jumps\"], \"gold\": 1}\n"
@@ -59,49 +62,55 @@ class AdaptersProgram : public ProgramFolder {
   static std::string eval(const std::string& rest) {
     return "eval " + rest + " --sequence-length 32 --samples 9 --threads 1 --json";
   }
-  // The results of a command, without the name of the adapter; `adapters` receives the names.
-  std::vector<std::string> results(const std::string& command, const std::string& before = "",
-                                   std::vector<std::string>* adapters = nullptr) const {
-    std::vector<std::string> all;
+  // The results of a command by the name of the adapters (empty: none was given), in their order,
+  // without that name. `rows` are those of --examples.
+  struct Results {
+    std::map<std::string, std::vector<std::string>> of, rows;
+  };
+  Results results(const std::string& command, const std::string& before = "") const {
+    Results all;
+    const auto add = [](Tree t, auto& to) {
+      const Tree* const found = t.find("adapter");
+      const std::string name = found != nullptr ? *found->as_string() : "";
+      std::erase_if(std::get<Tree::Members>(t.value),
+                    [](const auto& m) { return m.first == "adapter"; });
+      to[name].push_back(to_json(t));
+    };
     const Tree root = parse_json(good(command, before), "out");
-    for (Tree result : *root.find("results")->as_list()) {
-      auto& members = std::get<Tree::Members>(result.value);
-      if (const Tree* name = result.find("adapter"); name != nullptr && adapters != nullptr)
-        adapters->push_back(*name->as_string());
-      std::erase_if(members, [](const auto& m) { return m.first == "adapter"; });
-      all.push_back(to_json(result));
-    }
+    for (const Tree& result : *root.find("results")->as_list()) add(result, all.of);
+    if (command.find(" --examples ") == command.npos) return all;
+    for (const Tree& row : parse_json_lines(get("rows.jsonl"), "rows.jsonl")) add(row, all.rows);
     return all;
   }
 };
 
-constexpr const char* kWhat =
-    " d --text a.txt --task words.yaml --examples rows.jsonl --force";
+constexpr const char* kTasks = " --task words.yaml,write.yaml --examples rows.jsonl --force";
 
 TEST_F(AdaptersProgram, SeveralInOneCommandGiveTheResultsOfTheirCopies) {
-  std::vector<std::string> names;
-  const std::vector<std::string> together = results(
-      eval(std::string("hf") + kWhat + " --adapter a --adapter b --adapter none --adapter a"), "",
-      &names);
-  ASSERT_EQ(together.size(), 12u);
-  EXPECT_EQ(std::count(names.begin(), names.end(), "b"), 3);
-  EXPECT_EQ(std::vector<std::string>(names.begin(), names.begin() + 4),
-            (std::vector<std::string>{"a", "b", "none", "a"}));
-  const std::string rows = get("rows.jsonl");
-  EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 12);
-  EXPECT_NE(rows.find("\"adapter\":\"none\""), std::string::npos) << rows;
-  const char* const copies[] = {"a-copy", "b-copy", "hf", "a-copy"};
-  for (size_t i = 0; i < 4; ++i) {
-    const std::vector<std::string> alone = results(eval(copies[i] + std::string(kWhat)));
-    ASSERT_EQ(alone.size(), 3u);
-    for (size_t what = 0; what < 3; ++what)
-      EXPECT_EQ(alone[what], together[4 * what + i]) << copies[i];
+  peft("c", {.rank = 3, .seed = 3});  // may replace `a` in a loaded model
+  good("checkpoint import --from hf --adapter c --out c-copy");
+  const std::string what = std::string(" d --text a.txt") + kTasks;
+  const std::string command =
+      eval("hf" + what + " --adapter a --adapter c --adapter b --adapter none");
+  Results together = results(command);
+  EXPECT_EQ(together.of.size(), 4u);
+  for (const auto& [name, copy] : std::map<std::string, std::string>{
+           {"a", "a-copy"}, {"b", "b-copy"}, {"c", "c-copy"}, {"none", "hf"}}) {
+    Results alone = results(eval(copy + what));
+    ASSERT_EQ(alone.of[""].size(), 4u);
+    ASSERT_EQ(alone.rows[""].size(), 6u);
+    EXPECT_EQ(together.of[name], alone.of[""]) << name;
+    EXPECT_EQ(together.rows[name], alone.rows[""]) << name;
+    // The adapters change the loss, log-likelihoods and texts.
+    if (name == "none") continue;
+    EXPECT_NE(together.of[name][0], together.of["none"][0]);
+    EXPECT_NE(together.rows[name][0], together.rows["none"][0]);
+    EXPECT_NE(together.rows[name], together.rows[name == "a" ? "c" : "a"]);
   }
-  EXPECT_NE(together[0], together[2]);  // the adapters change the loss
-  EXPECT_NE(together[0], together[1]);
-  // Without --json, a line names its adapters.
-  EXPECT_NE(good("eval hf d --adapter a --samples 1").find("d  adapter a  loss "),
-            std::string::npos);
+  // One after another, in the order of the command; without --json, a line names its adapters.
+  const std::string lines = good("eval hf d --adapter c --adapter none --samples 1");
+  EXPECT_EQ(lines.find("d  adapter c  loss "), 0u) << lines;
+  EXPECT_NE(lines.find("\nd  adapter none  loss "), std::string::npos) << lines;
 }
 
 // Each rank reads its part of the adapters.
@@ -109,19 +118,20 @@ TEST_F(AdaptersProgram, OnSeveralRanksGiveTheResultsOfTheirCopies) {
   const auto loss = [](const std::string& result) {
     return *number_in(*parse_json(result, "result").find("loss"));
   };
-  const std::string one = "hf d --adapter a --adapter b";
-  const std::vector<std::string> alone = results(eval(one + " --task words.yaml"));
-  for (const auto& [n, layout] :
-       {std::pair{2, "tensor=2"}, {2, "copies"}, {4, "tensor=2,pipeline=2"}, {4, "data=4,zero=3"}}) {
-    const std::string on = fmt::format(" --task words.yaml --layout {}", layout);
-    const std::vector<std::string> both = results(eval(one + on), ranks(n));
-    ASSERT_EQ(both.size(), 4u);
-    for (size_t i = 0; i < 2; ++i) {
-      const char* const copy = i == 0 ? "a-copy d" : "b-copy d";
-      const std::vector<std::string> copied = results(eval(copy + on), ranks(n));
-      EXPECT_EQ(both[i], copied[0]) << layout << ", " << copy;
-      EXPECT_EQ(both[i + 2], copied[1]) << layout << ", " << copy;
-      EXPECT_NEAR(loss(both[i]), loss(alone[i]), 1e-5 * loss(alone[i])) << layout;
+  const std::string both = "hf d --adapter a --adapter b";
+  Results alone = results(eval(both + kTasks));
+  for (const auto& [n, layout] : {std::pair{2, "tensor=2"},
+                                  {2, "copies"},
+                                  {4, "tensor=2,pipeline=2"},
+                                  {4, "data=4,zero=3"}}) {
+    const std::string on = std::string(kTasks) + " --layout " + layout;
+    Results divided = results(eval(both + on), ranks(n));
+    for (const std::string name : {"a", "b"}) {
+      Results copied = results(eval(name + "-copy d" + on), ranks(n));
+      EXPECT_EQ(divided.of[name], copied.of[""]) << layout;
+      EXPECT_EQ(divided.rows[name], copied.rows[""]) << layout;
+      const double one = loss(alone.of[name].at(0));
+      EXPECT_NEAR(loss(divided.of[name].at(0)), one, 1e-5 * one) << layout;
     }
   }
 }
@@ -153,12 +163,10 @@ TEST_F(AdaptersProgram, OfARunAreThoseOfItsExport) {
       "train run.yaml checkpoint.from=base checkpoint.load=weights lora.rank=2 run.directory=tuned "
       "optimizer.learning_rate=0.01 schedule.steps=4");
   good("checkpoint export tuned --adapter --to peft");
-  const std::vector<std::string> both =
-      results(eval("base d --adapter tuned --adapter peft --adapter none"));
-  ASSERT_EQ(both.size(), 3u);
-  EXPECT_EQ(both[0], both[1]);
-  EXPECT_NE(both[0], both[2]);
-  EXPECT_EQ(results(eval("tuned d"))[0], both[0]);
+  Results all = results(eval("base d --adapter tuned --adapter peft --adapter none"));
+  EXPECT_EQ(all.of["tuned"], all.of["peft"]);
+  EXPECT_NE(all.of["tuned"], all.of["none"]);
+  EXPECT_EQ(results(eval("tuned d")).of[""], all.of["tuned"]);
   fails("eval tuned d --adapter peft", 1,
         {"tuned/checkpoints/4: has adapters of its own", "checkpoint merge"});
   fails("eval tuned d --adapter none", 1, {"has adapters of its own"});

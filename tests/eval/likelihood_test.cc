@@ -51,7 +51,7 @@ TEST_P(Likelihoods, OfManyAreThoseOfEachTokenByToken) {
   for (const char* context : {"Is it?", "A", "Both of them ", ""})
     for (const char* text : {" yes", " no, not at", "1"})
       asked.push_back(encode_continuation(tokenizer, rules, context, text));
-  const std::vector<Likelihood> found = likelihoods(reader, asked, {});
+  const std::vector<Likelihood> found = likelihoods(reader, {nullptr}, asked, {})[0];
   for (size_t i = 0; i < asked.size(); ++i)
     EXPECT_NEAR(found[i].log, one_by_one(reader, asked[i]), 1e-4) << i;
 }
@@ -69,7 +69,7 @@ TEST_P(Likelihoods, TheMostProbableTextIsGreedy) {
   std::vector<int32_t> other = best;
   other.back() = (other.back() + 1) % 250;
   const Continuation asked[] = {{context, best}, {context, other}};
-  const std::vector<Likelihood> found = likelihoods(reader, asked, {});
+  const std::vector<Likelihood> found = likelihoods(reader, {nullptr}, asked, {})[0];
   EXPECT_TRUE(found[0].greedy);
   EXPECT_FALSE(found[1].greedy);
   EXPECT_GT(found[0].log, found[1].log);
@@ -86,7 +86,7 @@ TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
   std::vector<Example> examples;
   for (const char* context : {"One", "Two of the letters", "Three "})
     examples.push_back({std::ssize(examples) + 1, {{context, ""}}, 0, "", ""});
-  const auto found = write_answers(reader, tokenizer, spec, examples, {});
+  const auto found = write_answers(reader, {nullptr}, tokenizer, spec, examples, {})[0];
   GenerateOptions o;
   o.sampling.choice.temperature = 0;
   o.max_tokens = 6;
