@@ -37,3 +37,6 @@ ls tuned-hf lora-peft
 merged=$(loss_on tuned-hf held_out_sentences.jsonl)
 echo "loss of tuned-hf: $merged"
 expect_at_least "$(awk -v x="$after" 'BEGIN { print 1.01 * x }')" "$merged" "1.01 times the loss with adapters"
+
+step "the adapters over the base model, without a copy of it, and the base model itself"
+"$tessera" eval chat-hf --instructions held_out_sentences.jsonl --adapter lora-peft --adapter runs/lora --adapter none

@@ -6,6 +6,7 @@
 #include "checkpoint/hf_folder.h"
 #include "eval/evaluate.h"
 #include "eval/generate.h"
+#include "tests/checkpoint/peft_folder.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/eval/fresh_model.h"
@@ -99,6 +100,49 @@ TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
     const auto alone = generate(decoder, rules.has_encoder ? std::vector<int32_t>{0} : ids, o);
     EXPECT_EQ(found[i].line, static_cast<int64_t>(i) + 1);
     EXPECT_EQ(found[i].written, written_text(tokenizer, alone));
+  }
+}
+
+// Several adapters in one call give what each gives alone, in a model with an encoder, too.
+TEST(LikelihoodsOfAdapters, AreThoseOfEachAlone) {
+  for (const model::Family family : {model::Family::kLlama, model::Family::kT5}) {
+    checkpoint::TemporaryFolder folder;
+    const config::RunConfig c = letters(family);
+    checkpoint::CheckpointReader reader(fresh_model(folder.path(), c));
+    AdapterList list = {nullptr};
+    for (const int64_t rank : {2, 2, 3}) {
+      const Path path = folder.path() / std::to_string(list.size());
+      checkpoint::write_peft(path, c.model,
+                             {.targets = family == model::Family::kT5
+                                             ? std::vector<std::string>{"q", "wo"}
+                                             : std::vector<std::string>{"q_proj", "down_proj"},
+                              .rank = rank,
+                              .seed = list.size()});
+      list.push_back(std::make_shared<const checkpoint::StoredAdapters>(
+          checkpoint::read_adapters(path, model_of(reader))));
+    }
+    const data::ByteTokenizer tokenizer;
+    const SpecialTokenRules rules = text_rules(reader, tokenizer);
+    std::vector<Continuation> asked;
+    std::vector<Example> examples;
+    for (const char* context : {"One", "Two of the letters in this"}) {
+      asked.push_back(encode_continuation(tokenizer, rules, context, " yes"));
+      examples.push_back({std::ssize(examples) + 1, {{context, ""}}, 0, "", ""});
+    }
+    TaskSpec spec;
+    spec.kind = TaskKind::kExactMatch;
+    spec.max_tokens = 6;
+    const auto all = likelihoods(reader, list, asked, {});
+    const auto written = write_answers(reader, list, tokenizer, spec, examples, {});
+    for (size_t a = 0; a < list.size(); ++a) {
+      const auto alone = likelihoods(reader, {list[a]}, asked, {})[0];
+      const auto text = write_answers(reader, {list[a]}, tokenizer, spec, examples, {})[0];
+      for (size_t i = 0; i < asked.size(); ++i) {
+        EXPECT_EQ(all[a][i].log, alone[i].log);
+        EXPECT_EQ(written[a][i].written, text[i].written);
+        EXPECT_TRUE(a == 0 || all[a][i].log != all[a - 1][i].log);
+      }
+    }
   }
 }
 
