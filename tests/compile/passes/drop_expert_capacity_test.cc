@@ -19,8 +19,8 @@ TEST(Passes, DropExpertCapacity) {
 TEST(ExpertCapacity, IsInProgramsWithALoss) {
   CompileRequest r = testing::tiny_request(model::Family::kMixtral);
   r.model.router.capacity_factor = 1.25;
-  for (const ProgramKind kind : {ProgramKind::kTrain, ProgramKind::kValidate, ProgramKind::kLogits,
-                                 ProgramKind::kDecode}) {
+  for (const ProgramKind kind :
+       {ProgramKind::kTrain, ProgramKind::kValidate, ProgramKind::kLogits, ProgramKind::kDecode}) {
     r.kind = kind;
     int64_t found = 0;
     for (const Segment& s : compile(r, {}).segments)
