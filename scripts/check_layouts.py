@@ -153,7 +153,8 @@ def draw_experts(rng, model):
     chosen = rng.randint(2, 3)
     router = rng.choice([{}, {"score": "sigmoid", "scale": 1.5}, {"renormalize": "false"},
                          {"score": "sigmoid", "groups": 2}, {"bias": "true", "bias_rate": 0.01}])
-    router = {**router, "balance_loss": rng.choice([0, 0.05]), "z_loss": rng.choice([0, 0.01])}
+    router = {**router, "balance_loss": rng.choice([0, 0.05]), "z_loss": rng.choice([0, 0.01]),
+              "capacity_factor": rng.choice([0, 0.75, 1.25])}
     if "groups" in router:
         chosen = 2  # one of two groups of 4 experts has no more
     return {"experts": rng.choice([4, 6, 8]), "experts_per_token": chosen,

@@ -115,6 +115,7 @@ def write_course(options, rng):
         if options.experts:
             line["router_loss"] = 0.01 + abs(rng.gauss(0, 2e-4))
             line["busiest_expert"] = 1 + 2 / (1 + step / 100) + abs(rng.gauss(0, 0.05))
+            line["dropped_share"] = 0.2 / (1 + step / 100) + abs(rng.gauss(0, 0.005))
             line["load_entropy"] = 1 - 0.3 / (1 + step / 100) - abs(rng.gauss(0, 0.005))
         metrics[step] = [line]
         if step % 100 == 0:

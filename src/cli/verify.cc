@@ -99,7 +99,8 @@ config::RunConfig resolved(config::RunConfig config) {
 // Returns true for a value that a router or its experts compute ("2|route|forward|…").
 bool is_routed(const std::string& key) {
   const std::string op = key.substr(key.find('|') + 1);
-  return op.starts_with("route|forward") || op.starts_with("experts|forward");
+  return op.starts_with("route|forward") || op.starts_with("expert_capacity|forward") ||
+         op.starts_with("experts|forward");
 }
 
 class Verification {

@@ -146,6 +146,13 @@ constexpr Pass kPasses[] = {
      [](const Context& c) { return c.request.model.experts > 0 && c.generates(); },
      "`model.experts` in programs `logits` and `decode`",
      [](State& s, const Context&) { drop_router_losses(s.graph); }, Invariant::kTypes},
+    {"drop_expert_capacity", Level::kModel,
+     [](const Context& c) {
+       return c.request.model.experts > 0 && c.request.model.router.capacity_factor > 0 &&
+              c.generates();
+     },
+     "`model.router.capacity_factor` in programs `logits` and `decode`",
+     [](State& s, const Context&) { drop_expert_capacity(s.graph); }, Invariant::kTypes},
     {"apply_precision", Level::kTyped, always, "always",
      [](State& s, const Context& c) { apply_precision(s.graph, c.request.precision); },
      Invariant::kTypes},

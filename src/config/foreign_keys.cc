@@ -240,6 +240,15 @@ constexpr ForeignKey kKeys[] = {
     {"router_z_loss_coef", kHfModel, "model.router.z_loss"},
     {"moe_router_enable_expert_bias", kMegatron, "model.router.bias"},
     {"moe_router_bias_update_rate", kMegatron, "model.router.bias_rate"},
+    {"moe_expert_capacity_factor", kMegatron, "model.router.capacity_factor"},
+    {"capacity_factor", "Megatron-LM, DeepSpeed, fairseq", "model.router.capacity_factor"},
+    {"expert_capacity", kHfModel, "model.router.capacity_factor",
+     "use `model.router.capacity_factor` = expert_capacity x experts / (tokens of a sequence x "
+     "experts_per_token)"},
+    {"moe_token_drop_policy", kMegatron, "model.router.capacity_factor",
+     "remove it: with `model.router.capacity_factor` the later tokens of a sequence are dropped, "
+     "as "
+     "with moe_token_drop_policy = position"},
     {"first_k_dense_replace", kHfModel, "model.dense_layers",
      "list the dense layers in `model.dense_layers`: 0 to first_k_dense_replace - 1"},
     {"mlp_only_layers", kHfModel, "model.dense_layers"},

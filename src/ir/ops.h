@@ -97,6 +97,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          GatedActivationGrad,  //
                                          Route,                //
                                          RouteGrad,            //
+                                         ExpertCapacity,       //
                                          RouterLoss,           //
                                          RouterLossGrad,       //
                                          RouterLoad,           //

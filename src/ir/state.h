@@ -38,6 +38,7 @@ enum ReportSlot : int {
   kChosenLogProb = 15,
   kRejectedLogProb = 16,
   kObjectiveFigure = 17,  // orpo: cross-entropy of the chosen answers; kto: z, once per example
+  kDroppedPairs = 18,     // share of a layer's pairs beyond the capacity, times the loss tokens
   kReportSize = 24,
 };
 

@@ -1,12 +1,12 @@
 // The experts of a mixture of experts (Shazeer et al. 2017): gated feed-forward layers. Each token
-// passes through the experts that the router chose for it. No token is dropped, and the workspace
-// depends on shapes only, not on the choices.
+// passes through the experts that the router chose for it. The workspace depends on shapes only,
+// not on the choices.
 //
 //   p = x_t up_eᵀ (+ up_bias_e) [I, 2],   h = gate(p[·, 0], p[·, 1]) [I],
 //   y_t = Σ_j weights_tj · h down_eᵀ
 //
-// for each choice j of token t, with the weights of expert choice[t, j]. Experts of other ranks are
-// skipped.
+// for each choice j of token t, with the weights of expert choice[t, j]. Experts of other ranks and
+// dropped pairs, whose choice is -1, are skipped: y has no term of theirs, and d_weights is 0.
 //
 // The pairs of a token and a choice are sorted by expert, then by token, and processed in tiles of
 // rows of one expert. Sums have a fixed order: for a token by ascending expert, for the gradient of
@@ -37,13 +37,14 @@ struct ExpertsShape {
 
 struct ExpertsOperands {
   const void* x = nullptr;          // [N, H]
-  const int32_t* choice = nullptr;  // [N, K], ascending in each row
+  const int32_t* choice = nullptr;  // [N, K], ascending in each row, but for dropped pairs (-1)
   const float* weights = nullptr;   // [N, K]
   const void* up = nullptr;         // [E, I, 2, H]
   const void* down = nullptr;       // [E, H, I]
   int64_t first = 0;                // index of this rank's first expert
   const void* up_bias = nullptr;    // [E, I, 2], or none
-  void* pairs = nullptr;            // [N, K, I, 2]; rows of other ranks' experts are not accessed
+  void* pairs = nullptr;            // [N, K, I, 2]; of dropped pairs written as 0; of
+                                    // other ranks' experts not accessed
   void* y = nullptr;                // [N, H]  written
   // Only for the gradient, instead of y:
   const void* dy = nullptr;    // [N, H]

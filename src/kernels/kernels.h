@@ -61,6 +61,7 @@ using AllArgs = ArgsList<ClearArgs,                //
                          RotaryArgs,               //
                          RouteArgs,                //
                          RouteGradArgs,            //
+                         ExpertCapacityArgs,       //
                          RouterLossArgs,           //
                          RouterLossGradArgs,       //
                          RouterLoadArgs,           //

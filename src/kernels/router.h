@@ -42,6 +42,16 @@ struct RouteGradArgs {
 void launch(Cpu, const Launch&, const RouteGradArgs&);
 void launch(Gpu, const Launch&, const RouteGradArgs&);
 
+// Each expert keeps the first `capacity` pairs of a sequence, in the order of tokens.
+struct ExpertCapacityArgs {
+  int64_t experts = 0, capacity = 0;
+  TensorView choice;  // [B, T, K] i32
+  TensorView kept;    // [B, T, K] i32  written: the choice, or -1 where the pair is dropped
+};
+void launch(Cpu, const Launch&, const ExpertCapacityArgs&);
+void launch(Gpu, const Launch&, const ExpertCapacityArgs&);
+int64_t workspace_bytes(Cpu, const ExpertCapacityArgs&, int threads);
+
 // The losses of each of B sequences of T tokens, c of which have a label:
 //   c · (balance · E / (K · T) · Σ_e n_e P_e + z · mean_t logsumexp(z_t)²)
 // n_e is the number of choices of expert e, P_e the mean of its scores (sigmoid scores are first
@@ -60,6 +70,8 @@ struct RouterLossArgs {
   // += c · H / ln E with H = −Σ_e p_e ln p_e and p_e = n_e / (K · T); c for a single expert; or
   // none
   double* entropy = nullptr;
+  int64_t capacity = 0;       // pairs per expert and sequence; 0: no pair is dropped
+  double* dropped = nullptr;  // += c · Σ_e max(0, n_e − capacity) / (K · T); or none
 };
 void launch(Cpu, const Launch&, const RouterLossArgs&);
 void launch(Gpu, const Launch&, const RouterLossArgs&);

@@ -184,6 +184,9 @@ void check_router(const ModelConfig& m) {
          m.experts_per_token, m.experts / r.groups * r.groups_chosen, r.groups_chosen,
          m.experts / r.groups);
   within("router.scale", r.scale, 1e-6, 1e6);
+  if (const double c = r.capacity_factor; c != 0 && !(c >= 1e-6 && c <= 1e6))
+    fail("router.capacity_factor",
+         "= {}, expected 0 (no token is dropped) or a value in [{:g}, {:g}]", c, 1e-6, 1e6);
 }
 
 void check_experts(const ModelConfig& m) {
@@ -306,7 +309,7 @@ bool changes_model(std::string_view key, Family family) {
   for (const std::string_view other :
        {"preset", "vocabulary_multiple", "context", "dropout", "attention_dropout",
         "embedding_dropout", "init", "output_init", "init_std", "router.balance_loss",
-        "router.z_loss", "router.bias_rate"})
+        "router.z_loss", "router.bias_rate", "router.capacity_factor"})
     if (key == other) return false;
   return true;
 }

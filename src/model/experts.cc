@@ -29,9 +29,13 @@ ValueId BlockWriter::experts(const std::string& name, ValueId x, int64_t inner,
                                           .group_score = r.group_score,
                                           .bias = r.bias},
                                     router, inputs);
-  const ValueId choice = routed[Route::kChoice], scores = routed[Route::kScores];
-  builder_.emit(RouterLoss{{r.score, r.balance_loss, r.z_loss}}, router + ".loss",
-                {logits, scores, choice, batch_.labels}, {batch_.report});
+  ValueId choice = routed[Route::kChoice];
+  builder_.emit(RouterLoss{{r.score, r.balance_loss, r.z_loss}, r.capacity_factor},
+                router + ".loss", {logits, routed[Route::kScores], choice, batch_.labels},
+                {batch_.report});
+  if (r.capacity_factor > 0)
+    choice = builder_.emit_one(ExpertCapacity{.experts = E, .factor = r.capacity_factor},
+                               router + ".capacity", {choice});
 
   const auto divided = [&](ValueId weight) {
     graph_[weight].sharding.place[AxisKind::kExpert] = 0;

@@ -93,6 +93,7 @@ struct RouterConfig {
   double balance_loss = 0, z_loss = 0;
   bool bias = false;
   double bias_rate = 1e-3;
+  double capacity_factor = 0;
 
   static void fields(auto& self, auto&& visit) {
     visit("score", self.score, "softmax | sigmoid: the function that turns logits into scores");
@@ -112,6 +113,10 @@ struct RouterConfig {
           between(0, kHuge));
     visit("bias", self.bias, "choose experts by score + bias, with biases that follow the load");
     visit("bias_rate", self.bias_rate, "change of a bias per step", between(0, kHuge));
+    visit(
+        "capacity_factor", self.capacity_factor,
+        "each expert accepts at most ceil(tokens x experts_per_token / experts x capacity_factor) "
+        "tokens of a sequence and drops later ones, except in generation; 0: no token is dropped");
   }
 };
 

@@ -89,6 +89,7 @@ std::vector<SeriesRule> rules() {
           {"router_loss", true, column(Column::kRouterLoss)},
           {"busiest_expert", true, column(Column::kBusiestExpert)},
           {"load_entropy", true, column(Column::kLoadEntropy)},
+          {"dropped_share", true, column(Column::kDroppedShare, 100)},
           {"resident", false, column(Column::kResidentBytes, 1.0 / (1 << 30))}};
 }
 

@@ -30,6 +30,7 @@ constexpr EnumArray<Column, std::string_view> kKeys = {
     "router_loss",
     "busiest_expert",
     "load_entropy",
+    "dropped_share",
     "z_loss",
 };
 

@@ -40,6 +40,7 @@ enum class Column : uint8_t {
   kRouterLoss,
   kBusiestExpert,
   kLoadEntropy,
+  kDroppedShare,
   kZLoss,
 };
 constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kZLoss) + 1; }

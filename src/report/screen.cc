@@ -114,7 +114,8 @@ std::vector<std::string> figures(const RunData& run) {
   if (std::isfinite(last(Column::kBusiestExpert)))
     lines.push_back("experts" + figure("router loss", last(Column::kRouterLoss), "{:.4f}") +
                     figure("busiest over the mean", last(Column::kBusiestExpert), "{:.2f}") +
-                    figure("entropy over even loads", last(Column::kLoadEntropy), "{:.3f}"));
+                    figure("entropy over even loads", last(Column::kLoadEntropy), "{:.3f}") +
+                    share("dropped", last(Column::kDroppedShare)));
   std::string validation;
   std::string sources;
   for (const Curve& c : run.curves)

@@ -59,6 +59,8 @@ constexpr EnumArray<Metric, MetricName> kNames = {
                "Load of the busiest expert of a layer divided by the mean load"},
     MetricName{"load_entropy", "experts/load_entropy", "tessera_load_entropy_ratio",
                "Entropy of the loads of the experts of a layer divided by that of even loads"},
+    MetricName{"dropped_share", "experts/dropped_share", "tessera_dropped_pairs_ratio",
+               "Share of the pairs of a token and an expert that are dropped"},
     MetricName{"rewards_chosen", "rewards/chosen", "tessera_reward_chosen",
                "Reward of the chosen answers, mean over the pairs of a step"},
     MetricName{"rewards_rejected", "rewards/rejected", "tessera_reward_rejected",
@@ -158,6 +160,7 @@ std::vector<MetricScalar> scalars_of(const StepMetrics& m) {
     out.push_back({Metric::kRouterLoss, m.router->loss});
     out.push_back({Metric::kBusiestExpert, m.router->busiest});
     out.push_back({Metric::kLoadEntropy, m.router->entropy});
+    if (m.router->dropped) out.push_back({Metric::kDroppedShare, *m.router->dropped});
   }
   return out;
 }

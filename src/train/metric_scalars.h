@@ -38,6 +38,7 @@ enum class Metric : uint8_t {
   kRouterLoss,
   kBusiestExpert,
   kLoadEntropy,
+  kDroppedShare,
   kRewardChosen,
   kRewardRejected,
   kRewardMargin,

@@ -68,6 +68,7 @@ std::string to_json_line(const StepMetrics& m) {
     t.set("router_loss", Tree(m.router->loss));
     t.set("busiest_expert", Tree(m.router->busiest));
     t.set("load_entropy", Tree(m.router->entropy));
+    if (m.router->dropped) t.set("dropped_share", Tree(*m.router->dropped));
   }
   return to_json(t);
 }

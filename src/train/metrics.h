@@ -7,7 +7,8 @@
 //    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
 //    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
 //    "slowest_over_mean"; with fp16 also "loss_scale" and "skipped"; with experts also
-//    "router_loss", "busiest_expert" and "load_entropy"; with pairs of answers also
+//    "router_loss", "busiest_expert" and "load_entropy", and "dropped_share" if the experts have a
+//    capacity; with pairs of answers also
 //    "rewards_chosen", "rewards_rejected", "rewards_margins", "rewards_accuracies", "logps_chosen",
 //    "logps_rejected", "kl", "nll_loss"; "z_loss", "mtp_loss" and "noise_scale" if the run has them
 //   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   per validation set
@@ -39,6 +40,7 @@ struct LossScaleMetrics {
 // Figures of the routers; see RouterResult.
 struct RouterMetrics {
   double loss = 0, busiest = 0, entropy = 0;
+  std::optional<double> dropped = {};  // with model.router.capacity_factor
 };
 
 // Figures of a loss over pairs of answers, means over the pairs of a step. Rewards are those of the

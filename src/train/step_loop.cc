@@ -121,7 +121,9 @@ void StepLoop::after_step(const StepResult& r, double seconds) {
   m.learning_rate = r.learning_rate;
   if (parts_.judge->scales())
     m.loss_scale = LossScaleMetrics{parts_.judge->loss_scale(), !r.finite};
-  if (r.router) m.router = RouterMetrics{r.router->loss, r.router->busiest, r.router->entropy};
+  if (r.router)
+    m.router =
+        RouterMetrics{r.router->loss, r.router->busiest, r.router->entropy, r.router->dropped};
   m.z_loss = r.z_loss;
   m.mtp_loss = r.mtp_loss;
   if (measures_noise(parts_, r.step)) m.noise_scale = parts_.noise.value();

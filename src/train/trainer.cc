@@ -49,8 +49,10 @@ std::optional<RouterResult> router_of(const config::RunConfig& config, const dou
   if (model::has_experts(m, m.layers - 1)) layers += m.mtp_depth;
   if (layers == 0 || config.objective.has_pairs()) return std::nullopt;
   const double tokens = std::max(report[kLossTokens], 1.0);
-  return RouterResult{report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers),
-                      ratio(report[kLoadEntropy] / tokens, layers)};
+  RouterResult r = {report[kRouterLoss] / tokens, ratio(report[kBusiestExpert] / tokens, layers),
+                    ratio(report[kLoadEntropy] / tokens, layers)};
+  if (m.router.capacity_factor > 0) r.dropped = ratio(report[kDroppedPairs] / tokens, layers);
+  return r;
 }
 
 // Returns the mean z-loss per loss token; nothing if the run has none.

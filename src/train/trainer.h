@@ -26,6 +26,8 @@ struct RouterResult {
   double loss = 0;     // sum over the layers; StepResult::loss is without it
   double busiest = 0;  // load of a layer's busiest expert / mean load, mean over sequences, layers
   double entropy = 0;  // entropy of a layer's loads / that of even loads, the same mean
+  std::optional<double> dropped = {};  // share of the pairs beyond the capacity, the same mean;
+                                       // nothing without a capacity
 };
 
 struct StepResult {

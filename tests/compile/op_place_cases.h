@@ -185,6 +185,7 @@ inline std::vector<Case> forwards() {
        RouterLoss{{.balance = 0.1, .z = 0.01}},
        {x(kHidden), x(kHidden), ids({2, 4, 2}), ids(kRowsOf)},
        "er"},
+      {"expert_capacity", ExpertCapacity{.experts = kRows, .factor = 0.5}, {ids({2, 4, 2})}, "k"},
       {"logits_max", LogitsMax{}, {known(kHidden)}},
       {"logits_max with a soft cap", LogitsMax{.soft_cap = 0.7}, {known(kHidden)}},
       {"logits_sums", LogitsSums{}, {x(kHidden), known(kRowsOf), ids(kRowsOf)}, "s"},

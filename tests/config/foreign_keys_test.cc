@@ -263,6 +263,11 @@ constexpr Answer kAnswers[] = {
     {"moe_router_topk", "use model.experts_per_token"},
     {"--moe-aux-loss-coeff", "use model.router.balance_loss"},
     {"model.router.aux_loss", "use model.router.balance_loss"},
+    {"--moe-expert-capacity-factor", "use model.router.capacity_factor"},
+    {"model.capacity_factor", "use model.router.capacity_factor"},
+    {"moe_token_drop_policy",
+     "remove it: with model.router.capacity_factor the later tokens of a sequence are dropped, as "
+     "with moe_token_drop_policy = position"},
     {"first_k_dense_replace",
      "list the dense layers in model.dense_layers: 0 to first_k_dense_replace - 1"},
     {"n_shared_experts",

@@ -39,6 +39,15 @@ TEST_F(CudaTraining, LossesAndBiasesOfRouters) {
   train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
 }
 
+TEST_F(CudaTraining, ExpertsWithACapacity) {
+  for (const model::Family family : {model::Family::kMixtral, model::Family::kGptOss}) {
+    config::RunConfig c = train::tiny(family);
+    c.model.router.balance_loss = 0.1;
+    c.model.router.capacity_factor = 0.75;
+    train::expect_same(on_gpu(c, 4), train::run(c, 4), 1e-5);
+  }
+}
+
 TEST_F(CudaTraining, PoliciesOfPrecision) {
   for (const model::Family family : {model::Family::kLlama, model::Family::kMixtral})
     for (const compile::Precision p : {compile::Precision::kBf16, compile::Precision::kBf16Sr}) {

@@ -129,6 +129,11 @@ struct Results {
   Array y, dx, dw, dup, ddown, pairs, dup_bias;
 };
 
+// Returns the initial value of the saved pairs, of which a rank with all experts writes each.
+double given_pairs(const Problem& p, int64_t first, int64_t last) {
+  return last - first == p.e ? 9 : 0;
+}
+
 // Runs the experts [first, last) as a rank that has only these. `given`: the initial value of the
 // weights' gradients, which the kernel adds to.
 Results run(const Problem& p, int64_t first, int64_t last, bool saves, int threads,
@@ -149,7 +154,7 @@ Results run(const Problem& p, int64_t first, int64_t last, bool saves, int threa
                Array::full({p.n, p.k}, 9),
                Array::full({own, p.i, 2, p.h}, given),
                Array::full({own, p.h, p.i}, given),
-               Array({p.n, p.k, p.i, 2}, p.t),
+               Array::full({p.n, p.k, p.i, 2}, given_pairs(p, first, last), p.t),
                Array::full({own, p.i, 2}, given)};
   ExpertsOperands o;
   o.x = p.x.data();
@@ -208,6 +213,44 @@ TEST(Experts, AreTheFormula) {
           EXPECT_LT(distance(r.pairs, wanted.pairs), 1e-6);
         }
       }
+}
+
+// Removes some pairs of a problem: all of tokens 3, 10, 17, …, and the second ones of even tokens.
+Problem dropping(Problem p) {
+  for (int64_t pair = 0; pair < p.n * p.k; ++pair) {
+    const int64_t token = pair / p.k, j = pair % p.k;
+    if (token % 7 == 3 || (token % 2 == 0 && j == 1)) p.choice.set(pair, -1);
+  }
+  return p;
+}
+
+// A dropped pair adds nothing, its weight has no gradient, and its saved pair is 0.
+TEST(Experts, SkipDroppedPairs) {
+  for (const DType t : {DType::kF32, DType::kBF16})
+    for (const bool biased : {false, true})
+      for (const bool saves : {false, true}) {
+        Problem p = dropping(Problem(90, 32, 16, 4, 2, spread(4, 2), t));
+        if (biased) p = std::move(p).clamped_and_biased();
+        const Reference expected(p, 0, p.e);
+        const Results r = run(p, 0, p.e, saves, 2);
+        const double bound = t == DType::kF32 ? 2e-6 : 3 * tolerance(t);
+        expect_close(r, expected, bound);
+        if (biased) {
+          EXPECT_LT(distance(r.dup_bias, expected.dup_bias), bound);
+        }
+        for (int64_t f = 0; f < p.h; ++f) EXPECT_EQ(r.y.at(3 * p.h + f), 0);
+        EXPECT_EQ(r.dw.at(1), 0);
+        if (saves) {
+          EXPECT_LT(distance(r.pairs, expected.pairs), bound);
+        }
+      }
+}
+
+TEST(Experts, WithoutAnyPairAreZero) {
+  const Problem p(20, 16, 8, 4, 2, all_to({-1, -1}));
+  const Results r = run(p, 0, p.e, true, 1);
+  for (const Array* a : {&r.y, &r.dx, &r.dw, &r.dup, &r.ddown, &r.pairs})
+    for (int64_t i = 0; i < a->size(); ++i) ASSERT_EQ(a->at(i), 0);
 }
 
 TEST(Experts, InHalves) {

@@ -242,6 +242,76 @@ TEST(RouterLoss, OfEvenLoadsIsTheCoefficient) {
   EXPECT_DOUBLE_EQ(entropy, 4);
 }
 
+// Returns the choice with −1 in place of each dropped expert, sequence by sequence: an expert keeps
+// its first `capacity` tokens.
+std::vector<int64_t> kept_of(const Array& choice, int64_t capacity) {
+  const int64_t sequences = choice.shape()[0], pairs = choice.size() / sequences;
+  std::vector<int64_t> kept;
+  for (int64_t i = 0; i < choice.size(); ++i) {
+    int64_t earlier = 0;
+    for (int64_t j = i / pairs * pairs; j < i; ++j) earlier += choice.at(j) == choice.at(i) ? 1 : 0;
+    kept.push_back(earlier < capacity ? static_cast<int64_t>(choice.at(i)) : -1);
+  }
+  return kept;
+}
+
+Array compute_kept(const Array& choice, int64_t experts, int64_t capacity, int threads) {
+  Array kept = Array::full(choice.shape(), 77, DType::kI32);
+  compute(ExpertCapacityArgs{experts, capacity, choice, kept}, threads);
+  return kept;
+}
+
+TEST(ExpertCapacity, KeepsTheFirstTokensOfEachSequence) {
+  constexpr int64_t kLong = 40;
+  const Array z = Array::random({kB, kLong, kE}, 6, DType::kF32, 2);
+  Array choice({kB, kLong, kK}, DType::kI32), weights({kB, kLong, kK}), scores({kB, kLong, kE});
+  compute(RouteArgs{{}, z, {}, choice, weights, scores});
+  for (const int64_t capacity : {1, 2, 7, 16, 39, 40, 1000})
+    for (const int threads : {1, 2}) {
+      const Array kept = compute_kept(choice, kE, capacity, threads);
+      const std::vector<int64_t> expected = kept_of(choice, capacity);
+      int64_t dropped = 0;
+      for (int64_t i = 0; i < kept.size(); ++i) {
+        ASSERT_EQ(kept.at(i), expected[static_cast<size_t>(i)]) << i << ", capacity " << capacity;
+        dropped += kept.at(i) < 0 ? 1 : 0;
+      }
+      const bool drops = capacity <= 16, fits = capacity >= kLong;
+      EXPECT_TRUE(dropped > 0 || !drops) << capacity;
+      EXPECT_TRUE(dropped == 0 || !fits) << capacity;
+    }
+}
+
+TEST(ExpertCapacity, AllTokensToOneExpert) {
+  const Array choice = Array::full({2, 9, 1}, 3, DType::kI32);
+  for (const int64_t capacity : {1, 4, 9}) {
+    const Array kept = compute_kept(choice, 4, capacity, 2);
+    for (int64_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept.at(i), i % 9 < capacity ? 3 : -1) << i;
+  }
+}
+
+// The report counts the pairs that the op drops.
+TEST(RouterLoss, CountsDroppedPairs) {
+  const Losses l({RouterScoreKind::kSoftmax, 0, 0});
+  for (const int64_t capacity : {1, 2, 3, 7}) {
+    const Array kept = compute_kept(l.choice, kE, capacity, 1);
+    double expected = 0, dropped = 2;
+    for (int64_t b = 0; b < kB; ++b)
+      for (int64_t i = 0; i < kT * kK; ++i)
+        if (kept.at(b * kT * kK + i) < 0)
+          expected += static_cast<double>(l.labelled(b)) / (kT * kK);
+    compute(RouterLossArgs{.form = l.form,
+                           .logits = l.z,
+                           .scores = l.scores,
+                           .choice = l.choice,
+                           .labels = l.labels,
+                           .capacity = capacity,
+                           .dropped = &dropped},
+            2);
+    EXPECT_NEAR(dropped - 2, expected, 1e-12) << capacity;
+    EXPECT_EQ(expected == 0, capacity == 7) << capacity;
+  }
+}
+
 // If every expert has the same load, the balance loss is constant: its gradient is 0, without
 // noise.
 TEST(RouterLoss, EqualLoadsHaveNoGradient) {

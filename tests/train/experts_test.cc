@@ -47,7 +47,7 @@ config::RunConfig of_experts(int64_t chosen) {
   return c;
 }
 
-// Buffers do not depend on the choice, and no token is dropped.
+// Buffers do not depend on the choice, and without a capacity no token is dropped.
 TEST(Experts, AllTokensToOneExpertTrain) {
   config::RunConfig c = of_experts(1);
   c.model.router.balance_loss = 0.1;
@@ -61,6 +61,63 @@ TEST(Experts, AllTokensToOneExpertTrain) {
   const StepResult second = run.step(2, 1e-3);
   EXPECT_TRUE(second.finite);
   EXPECT_LT(second.loss, first.loss);
+}
+
+// C = ceil(tokens · experts_per_token / experts · factor) of 24 tokens, 8 experts and one expert
+// per token, which has them all.
+TEST(Experts, TheCapacityIsThatOfASequence) {
+  struct Known {
+    double factor;
+    int64_t capacity;
+  };
+  for (const Known k :
+       {Known{1, 3}, {1.25, 4}, {4.0 / 3, 4}, {0.5, 2}, {1e-6, 1}, {7.9, 24}, {1e6, 24}}) {
+    config::RunConfig c = of_experts(1);
+    c.model.router.capacity_factor = k.factor;
+    const StepResult r = ZeroRouters(c).step(1, 1e-3);
+    ASSERT_TRUE(r.finite && r.router && r.router->dropped);
+    EXPECT_NEAR(*r.router->dropped, 1 - static_cast<double>(k.capacity) / 24, 1e-12) << k.factor;
+    EXPECT_DOUBLE_EQ(r.router->busiest, 8);  // before pairs are dropped
+  }
+  EXPECT_FALSE(ZeroRouters(of_experts(1)).step(1, 0).router->dropped);
+}
+
+TEST(Experts, ACapacityOfAllTokensChangesNoBit) {
+  config::RunConfig c = of_experts(2);
+  c.model.router.balance_loss = 0.1;
+  const Curve dropless = run(c, 3);
+  c.model.router.capacity_factor = 4;  // experts / experts_per_token
+  const Curve same = run(c, 3);
+  EXPECT_EQ(same.losses, dropless.losses);
+  EXPECT_EQ(same.norms, dropless.norms);
+  c.model.router.capacity_factor = 0.5;
+  EXPECT_NE(run(c, 3).losses, dropless.losses);
+}
+
+// Dropping is per sequence, and does not depend on how pairs are saved or recomputed.
+TEST(Experts, DroppingDoesNotDependOnMicrobatchesOrRecomputation) {
+  config::RunConfig c = of_experts(2);
+  c.model.router.balance_loss = 0.1;
+  c.model.router.capacity_factor = 0.75;
+  const Curve expected = run(c, 3);
+  for (const char* recompute : {"selective", "full"})
+    for (const compile::FullRecompute again :
+         {compile::FullRecompute::kNeeded, compile::FullRecompute::kAll}) {
+      c.layout.recompute = recompute;
+      c.compiler.full_recompute = again;
+      const Curve again_run = run(c, 3);
+      EXPECT_EQ(again_run.losses, expected.losses) << recompute;
+      EXPECT_EQ(again_run.norms, expected.norms) << recompute;
+    }
+  c.layout.recompute = "none";
+  for (const int64_t micro : {1, 4}) {
+    c.batch.micro = micro;
+    const Curve other = run(c, 3);
+    for (size_t i = 0; i < other.losses.size(); ++i) {
+      EXPECT_NEAR(other.losses[i], expected.losses[i], 1e-5 * expected.losses[i]) << micro;
+      EXPECT_NEAR(other.norms[i], expected.norms[i], 1e-4 * expected.norms[i]) << micro;
+    }
+  }
 }
 
 TEST(Experts, RecomputationReportsLossesOfRoutersOnce) {

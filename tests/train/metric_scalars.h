@@ -20,7 +20,7 @@ inline StepMetrics full_step() {
   m.communication =
       StepCommunication{0.25, 0.375, 0.0625, {1000, 2000, 3000, 4000}, /*slowest_rank=*/3, 1.25};
   m.loss_scale = LossScaleMetrics{65536, true};
-  m.router = RouterMetrics{0.01, 1.75};
+  m.router = RouterMetrics{0.01, 1.75, 0.875, 0.125};
   m.z_loss = 0.002;
   m.mtp_loss = 3.25;
   m.noise_scale = 96.5;

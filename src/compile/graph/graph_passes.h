@@ -23,6 +23,8 @@ void keep_masks(Graph& graph);
 void save_expert_pairs(Graph& graph);
 // Removes router losses, which need labels.
 void drop_router_losses(Graph& graph);
+// Removes the capacity of experts: all pairs are computed. Runs before shard.
+void drop_expert_capacity(Graph& graph);
 // Removes multi-token prediction, which only training computes. Its weights stay in the program. A
 // program that shares its state with training does so after shard, so that the weights have the
 // same placements.

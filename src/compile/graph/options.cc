@@ -4,6 +4,7 @@
 // same outputs. Running them before differentiation means that no pass here handles gradients.
 // Outputs keep their ids, so nothing that reads them changes.
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
@@ -85,6 +86,17 @@ void save_expert_pairs(Graph& graph) {
 
 void drop_router_losses(Graph& graph) {
   replace_ops<RouterLoss>(graph, [](Block&, const Op&, const RouterLoss&) {});
+}
+
+void drop_expert_capacity(Graph& graph) {
+  std::map<ValueId, ValueId> choices;  // by the kept ones
+  replace_ops<ExpertCapacity>(graph, [&](Block&, const Op& op, const ExpertCapacity&) {
+    choices.emplace(op.outputs[0], op.inputs[0]);
+  });
+  for (Block& block : graph.blocks)
+    for (Op& op : block.forward)
+      for (ValueId& in : op.inputs)
+        if (const auto choice = choices.find(in); choice != choices.end()) in = choice->second;
 }
 
 void add_loss_terms(Graph& graph, const LossPolicy& loss) {

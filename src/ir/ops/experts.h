@@ -1,5 +1,5 @@
 // The experts of a mixture of experts: gated feed-forward layers. Each token passes through those
-// that its router chose (Shazeer et al. 2017). No token is dropped.
+// that its router chose (Shazeer et al. 2017). A choice of −1 is a dropped pair (ExpertCapacity).
 #pragma once
 
 #include "base/dtype.h"
@@ -11,8 +11,9 @@ namespace tessera {
 // For token t and its choice j, expert e:
 //   p [I, 2] = x_t up_eᵀ (+ up_bias_e),   h [I] = gate of p[i, 0] and p[i, 1],
 //   y_t = Σ_j weights_tj · h down_eᵀ
-// The choices of a token are in ascending order, and so is the sum. If split over experts, a rank
-// adds the terms of its own experts. `saves`: also outputs p, which the backward reads.
+// The choices of a token are in ascending order, and so is the sum. A dropped pair adds no term,
+// its p is 0, and so is the gradient of its weight. If split over experts, a rank adds the terms of
+// its own experts. `saves`: also outputs p, which the backward reads.
 struct Experts {
   static constexpr std::string_view kName = "experts";
   // [B, T, H], [B, T, K] i32, [B, T, K] f32, [E, I, 2, H], [E, H, I], [E, I, 2]

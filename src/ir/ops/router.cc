@@ -1,5 +1,5 @@
-// Rules of routing and of router losses. Routing treats tokens independently; a loss needs a whole
-// sequence, so it can only be split by sequences.
+// Rules of routing and of router losses. Routing treats tokens independently; a loss and the
+// capacity of experts need a whole sequence, so they can only be split by sequences.
 //
 // The choice of experts is not differentiable; the gradient flows only through the weights of the
 // chosen ones. Route therefore saves its scores and its choice, and its gradient reads both. `bias`
@@ -62,6 +62,15 @@ void gradient(Gradients& g, const Op& op) {
                              {output(op, Route::kScores), output(op, Route::kChoice), dw}));
 }
 
+std::vector<OutputSpec> infer_capacity(const Op& op, const Inputs& in) {
+  CHECK(in.size() == 1 && in[0]->dtype == DType::kI32 && in[0]->shape.rank() == 3 &&
+            in[0]->shape[-1] <= op.as<ExpertCapacity>().experts,
+        "expert_capacity has the choice as its input");
+  return {{"", DType::kI32, in[0]->shape}};
+}
+// The pairs of a sequence are counted in order, so only sequences can be split.
+ShardingRule sharding_capacity(const Op&, ValueSpan) { return {{"btk"}, {"btk"}, "b", {}}; }
+
 std::vector<OutputSpec> infer_loss(const Op&, const Inputs& in) {
   CHECK(in.size() == 4 && in[3]->dtype == DType::kI32,
         "router_loss has the inputs logits, scores, choice and labels");
@@ -109,6 +118,7 @@ const OpRule BalanceUpdate::rule = {.infer = infer_update,
                                     .time = TimeGroup::kOptimizer,
                                     .effects = {.updates_weights = true, .flat_state = true}};
 const OpRule Route::rule = {.infer = infer, .sharding = sharding, .gradient = gradient};
+const OpRule ExpertCapacity::rule = {.infer = infer_capacity, .sharding = sharding_capacity};
 const OpRule RouteGrad::rule = {.infer = infer_grad, .sharding = sharding_grad};
 const OpRule RouterLoss::rule = {.infer = infer_loss,
                                  .sharding = sharding_loss,

@@ -66,6 +66,25 @@ struct RouteGrad {
   bool operator==(const RouteGrad&) const = default;
 };
 
+// Drops the pairs beyond the capacity of an expert: of the pairs of a token and an expert in a
+// sequence of T tokens, in the order of tokens, each expert keeps the first
+//   C = ceil(K · T / E · factor)
+// `kept` is the choice, with −1 in place of a dropped expert. Whether a pair is kept depends on
+// earlier tokens only (Megatron's drop policy `position`). Its weight stays as it is.
+struct ExpertCapacity {
+  static constexpr std::string_view kName = "expert_capacity";
+  enum In { kChoice };  // [B, T, K] i32
+  enum Out { kKept };   // [B, T, K] i32
+  int64_t experts = 1;
+  double factor = 1;
+  static void fields(auto& self, auto&& visit) {
+    visit("experts", self.experts, Print::kAlways, at_least(1));
+    visit("factor", self.factor, Print::kAlways, between(kTiny, kHuge));
+  }
+  static const OpRule rule;
+  bool operator==(const ExpertCapacity&) const = default;
+};
+
 // The losses of a router. For a sequence of T tokens, n_e choices of expert e and the mean P_e of
 // its scores (sigmoid scores are first divided by their sum over the experts):
 //   balance · E / (K · T) · Σ_e n_e P_e  +  z · mean_t logsumexp(z_t)²
@@ -84,13 +103,19 @@ struct RouterLosses {
 };
 
 // Adds to the report: the losses of all sequences, the load of the busiest expert relative to the
-// mean, and the entropy of the loads relative to that of even loads.
+// mean, the entropy of the loads relative to that of even loads, and with `capacity_factor` the
+// share of the pairs that ExpertCapacity drops. The choice is that of the router, before any pair
+// is dropped.
 struct RouterLoss {
   static constexpr std::string_view kName = "router_loss";
   enum In { kLogits, kScores, kChoice, kLabels };
   enum Out { kReport };
   RouterLosses of;
-  static void fields(auto& self, auto&& visit) { RouterLosses::fields(self.of, visit); }
+  double capacity_factor = 0;  // 0: no pair is dropped
+  static void fields(auto& self, auto&& visit) {
+    RouterLosses::fields(self.of, visit);
+    visit("capacity_factor", self.capacity_factor, Print::kUnlessDefault, kNotNegative);
+  }
   static const OpRule rule;
   bool operator==(const RouterLoss&) const = default;
 };

@@ -14,7 +14,7 @@ struct ExpertBiasRows {
   Source bias;  // [experts, hidden]
   int64_t first, experts, hidden, chosen;
 
-  // The row of the bias of a pair; -1 for an expert of another rank.
+  // The row of the bias of a pair; -1 for an expert of another rank or a dropped pair.
   int64_t row(int64_t pair) const {
     const int64_t e = choice[pair] - first;
     return e >= 0 && e < experts ? e : -1;

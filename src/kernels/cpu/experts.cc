@@ -128,6 +128,7 @@ struct CpuExperts::Plan {
   void activate(const Tile& t, std::byte* w) const;
   void add_rows(const Tile& t, const float* factors, float* to, std::byte* w) const;
   void clear_unused(const ExpertsOperands& o, int64_t expert) const;
+  void clear_dropped(const ExpertsOperands& o) const;
   TensorView view(std::byte* data, const Tile& t, int64_t columns, bool paired) const;
   BiasGradArgs bias_gradient(std::byte* rows_of_pairs, int64_t rows, void* to) const;
 };
@@ -345,6 +346,14 @@ void CpuExperts::Plan::clear_unused(const ExpertsOperands& o, int64_t expert) co
   if (o.fresh_up_bias) clear(o.d_up_bias, 2 * shape.inner);
 }
 
+// Zeroes the saved pairs that were dropped, so that every output of the forward is written.
+void CpuExperts::Plan::clear_dropped(const ExpertsOperands& o) const {
+  const auto n = static_cast<size_t>(row_bytes(2 * shape.inner));
+  for (int64_t i = 0; i < pair_count(); ++i)
+    if (o.choice[i] < 0)
+      std::memset(static_cast<std::byte*>(o.pairs) + static_cast<size_t>(i) * n, 0, n);
+}
+
 CpuExperts::CpuExperts(const ExpertsShape& s, const CpuFeatures& cpu, int threads) {
   CHECK(s.tokens > 0 && s.hidden > 0 && s.inner > 0 && s.experts > 0 && s.chosen > 0 &&
             s.all_experts >= s.experts && threads > 0,
@@ -366,6 +375,7 @@ void CpuExperts::run(const Launch& l, const ExpertsOperands& o) const {
   const TensorView sums = {rounds ? p.sums.in<void>(w) : result, DType::kF32, {s.tokens, s.hidden}};
   launch(Cpu(), {.threads = p.threads}, ClearArgs{sums});
   if (s.gradient) std::fill_n(o.d_weights, p.pair_count(), 0.0f);
+  if (s.pairs && !s.gradient) p.clear_dropped(o);
   const auto* const starts = p.starts.in<int64_t>(w);
   for (int64_t e = 0; e < s.experts; ++e) {
     if (s.gradient && starts[e] == starts[e + 1]) p.clear_unused(o, e);

@@ -67,10 +67,17 @@ double relative_entropy(const int32_t* loads, int64_t experts, double pairs) {
   return sum / std::log(static_cast<double>(experts));
 }
 
+// Returns the share of the pairs that are beyond the capacity of their experts.
+double dropped_share(const int32_t* loads, int64_t experts, int64_t capacity, double pairs) {
+  int64_t dropped = 0;
+  for (int64_t e = 0; e < experts; ++e) dropped += std::max<int64_t>(loads[e] - capacity, 0);
+  return static_cast<double>(dropped) / pairs;
+}
+
 // The losses of one sequence, the load of its busiest expert / mean load, the entropy of its loads
-// / the largest possible, and its number of labels.
+// / the largest possible, the share of its pairs that are dropped, and its number of labels.
 struct SequenceLoss {
-  double loss = 0, busiest = 0, entropy = 0, weight = 0;
+  double loss = 0, busiest = 0, entropy = 0, dropped = 0, weight = 0;
 };
 SequenceLoss loss_of(const RouterLossArgs& a, const Sizes& s, int64_t sequence, int32_t* loads) {
   const int64_t first = sequence * s.tokens;
@@ -94,6 +101,7 @@ SequenceLoss loss_of(const RouterLossArgs& a, const Sizes& s, int64_t sequence, 
              static_cast<double>(a.form.z) / tokens * z;
   out.busiest = static_cast<double>(*std::max_element(loads, loads + s.experts)) * experts / pairs;
   out.entropy = relative_entropy(loads, s.experts, pairs);
+  if (a.capacity > 0) out.dropped = dropped_share(loads, s.experts, a.capacity, pairs);
   return out;
 }
 
@@ -176,6 +184,26 @@ void launch(Cpu, const Launch& l, const RouteGradArgs& a) {
   });
 }
 
+int64_t workspace_bytes(Cpu, const ExpertCapacityArgs& a, int) {
+  return a.choice.shape[0] * a.experts * static_cast<int64_t>(sizeof(int32_t));
+}
+
+void launch(Cpu, const Launch& l, const ExpertCapacityArgs& a) {
+  CHECK(a.choice.shape.rank() == 3 && a.choice.dtype == DType::kI32 &&
+            a.kept.shape == a.choice.shape && a.kept.dtype == DType::kI32 && a.capacity > 0,
+        "capacity {} for choice {}", a.capacity, to_string(a.choice.shape));
+  const int64_t pairs = a.choice.shape[1] * a.choice.shape[2];
+  auto* const loads = static_cast<int32_t*>(l.workspace);
+  parallel_rows(a.choice.shape[0], pairs, l.threads, [&](int64_t begin, int64_t end) {
+    std::fill(loads + begin * a.experts, loads + end * a.experts, 0);
+    for (int64_t i = begin * pairs; i < end * pairs; ++i) {
+      const int32_t e = a.choice.as<int32_t>()[i];
+      int32_t& load = loads[i / pairs * a.experts + e];
+      a.kept.as<int32_t>()[i] = load++ < a.capacity ? e : -1;
+    }
+  });
+}
+
 // Workspace: [ SequenceLoss [B] | loads i32 [B, E] ].
 int64_t workspace_bytes(Cpu, const RouterLossArgs& a, int) {
   const Sizes s = sizes(a.scores, a.choice);
@@ -185,7 +213,8 @@ int64_t workspace_bytes(Cpu, const RouterLossArgs& a, int) {
 
 void launch(Cpu, const Launch& l, const RouterLossArgs& a) {
   const Sizes s = sizes(a.scores, a.choice);
-  if (a.loss == nullptr && a.busiest == nullptr && a.entropy == nullptr) return;
+  if (a.loss == nullptr && a.busiest == nullptr && a.entropy == nullptr && a.dropped == nullptr)
+    return;
   auto* const all = static_cast<SequenceLoss*>(l.workspace);
   auto* const loads = reinterpret_cast<int32_t*>(all + s.sequences);
   parallel_rows(s.sequences, s.tokens * s.experts, l.threads, [&](int64_t begin, int64_t end) {
@@ -195,6 +224,7 @@ void launch(Cpu, const Launch& l, const RouterLossArgs& a) {
     if (a.loss != nullptr) *a.loss += all[i].weight * all[i].loss;
     if (a.busiest != nullptr) *a.busiest += all[i].weight * all[i].busiest;
     if (a.entropy != nullptr) *a.entropy += all[i].weight * all[i].entropy;
+    if (a.dropped != nullptr) *a.dropped += all[i].weight * all[i].dropped;
   }
 }
 

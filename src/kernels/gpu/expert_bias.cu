@@ -20,7 +20,7 @@ struct BiasWork {
   float* d_weights = nullptr;
   Numbers d_bias;
 
-  // The row of the bias of a pair; -1 for an expert of another rank.
+  // The row of the bias of a pair; -1 for an expert of another rank or a dropped pair.
   __device__ int64_t row(int64_t pair) const {
     const int64_t e = choice[pair] - first;
     return e >= 0 && e < experts ? e : -1;

@@ -121,6 +121,17 @@ struct AddToBias {
   }
 };
 
+// Zeroes the saved pairs that were dropped.
+struct ClearDropped {
+  const int32_t* choice;
+  Numbers saved;  // [pairs, columns]
+  int64_t pairs, columns;
+  __host__ __device__ int64_t count() const { return pairs; }
+  __device__ void operator()(int64_t i) const {
+    for (int64_t c = 0; choice[i] < 0 && c < columns; ++c) write(saved, i * columns + c, 0);
+  }
+};
+
 struct Round {
   const float* from;
   Numbers to;
@@ -253,6 +264,9 @@ void GpuExperts::run(const Launch& l, const ExpertsOperands& o) const {
   if (o.fresh_up) clear(o.d_up, 2 * matrix);
   if (o.fresh_down) clear(o.d_down, matrix);
   if (o.fresh_up_bias) clear(o.d_up_bias, s.experts * 2 * s.inner * size_of(s.sums));
+  if (s.pairs && !s.gradient)
+    launch_map("experts_dropped", l.stream,
+               ClearDropped{o.choice, r.saved, w.tiles.pairs, 2 * s.inner});
   const Run run = {s, o, l.stream};
   for (int64_t tile = 0; tile < w.tiles.bound; tile += w.wave_tiles) {
     const int64_t left = w.tiles.bound - tile;

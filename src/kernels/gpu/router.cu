@@ -103,16 +103,35 @@ struct BalanceWork {
   }
 };
 
+// One block per sequence; thread i handles experts i, i + 256, …. Every pair has one expert, so all
+// of `kept` is written.
+constexpr int kCapacityThreads = 256;
+struct CapacityWork {
+  int64_t experts, capacity, pairs;  // pairs of a sequence
+  const int32_t* choice;
+  int32_t* kept;
+};
+__global__ void expert_capacity_kernel(const CapacityWork a) {
+  const int64_t first = blockIdx.x * a.pairs;
+  for (int64_t e = threadIdx.x; e < a.experts; e += kCapacityThreads) {
+    int64_t load = 0;
+    for (int64_t i = first; i < first + a.pairs; ++i)
+      if (a.choice[i] == e) a.kept[i] = load++ < a.capacity ? static_cast<int32_t>(e) : -1;
+  }
+}
+
 // Arguments of the losses and their gradient. `loads` has a row of E numbers for each sequence.
-constexpr int kLossThreads = 256;
+constexpr int kLossThreads = 256, kSums = 4;
 struct LossOfRouter {
   RouterLossForm form;
   const float *logits, *scores;
   const int32_t *choice, *labels;
   int64_t sequences, tokens, experts, chosen;
-  double* sums;    // [B, 3]: the contributions of a sequence to `loss`, `busiest` and `entropy`
+  // [B, 4]: the contributions of a sequence to `loss`, `busiest`, `entropy` and `dropped`
+  double* sums;
   int32_t* loads;  // [B, E]
-  double *loss, *busiest, *entropy;
+  double *loss, *busiest, *entropy, *dropped;
+  int64_t capacity;
   const double* loss_scale;
   float* d_logits;
 };
@@ -157,24 +176,29 @@ __global__ void router_loss_kernel(const LossOfRouter a) {
   const double tokens = static_cast<double>(a.tokens), experts = static_cast<double>(a.experts);
   const double pairs = tokens * static_cast<double>(a.chosen);
   int32_t most = 0;
+  int64_t dropped = 0;
   double entropy = 0;
   for (int64_t e = 0; e < a.experts; ++e) {
     most = loads[e] > most ? loads[e] : most;
+    if (a.capacity > 0 && loads[e] > a.capacity) dropped += loads[e] - a.capacity;
     const double p = static_cast<double>(loads[e]) / pairs;
     if (p > 0) entropy -= p * log(p);
   }
   const double balance = static_cast<double>(a.form.balance) * experts / (pairs * tokens) * sums[1];
-  a.sums[3 * sequence] = sums[0] * (balance + static_cast<double>(a.form.z) / tokens * sums[2]);
-  a.sums[3 * sequence + 1] = sums[0] * static_cast<double>(most) * experts / pairs;
-  a.sums[3 * sequence + 2] = sums[0] * (a.experts == 1 ? 1.0 : entropy / log(experts));
+  double* const own = a.sums + kSums * sequence;
+  own[0] = sums[0] * (balance + static_cast<double>(a.form.z) / tokens * sums[2]);
+  own[1] = sums[0] * static_cast<double>(most) * experts / pairs;
+  own[2] = sums[0] * (a.experts == 1 ? 1.0 : entropy / log(experts));
+  own[3] = sums[0] * static_cast<double>(dropped) / pairs;
 }
 
 __global__ void add_router_losses_kernel(const LossOfRouter a) {
   if (threadIdx.x != 0) return;
   for (int64_t i = 0; i < a.sequences; ++i) {
-    if (a.loss != nullptr) *a.loss += a.sums[3 * i];
-    if (a.busiest != nullptr) *a.busiest += a.sums[3 * i + 1];
-    if (a.entropy != nullptr) *a.entropy += a.sums[3 * i + 2];
+    if (a.loss != nullptr) *a.loss += a.sums[kSums * i];
+    if (a.busiest != nullptr) *a.busiest += a.sums[kSums * i + 1];
+    if (a.entropy != nullptr) *a.entropy += a.sums[kSums * i + 2];
+    if (a.dropped != nullptr) *a.dropped += a.sums[kSums * i + 3];
   }
 }
 
@@ -227,11 +251,11 @@ LossOfRouter work_of(const A& a, void* workspace) {
   w.experts = a.scores.shape[2];
   w.chosen = a.choice.shape[2];
   w.sums = static_cast<double*>(workspace);
-  w.loads = reinterpret_cast<int32_t*>(w.sums + 3 * w.sequences);
+  w.loads = reinterpret_cast<int32_t*>(w.sums + kSums * w.sequences);
   return w;
 }
 int64_t loss_bytes(View scores) {
-  return scores.shape[0] * (3 * static_cast<int64_t>(sizeof(double)) +
+  return scores.shape[0] * (kSums * static_cast<int64_t>(sizeof(double)) +
                             scores.shape[2] * static_cast<int64_t>(sizeof(int32_t)));
 }
 
@@ -261,15 +285,25 @@ void launch(Gpu, const Launch& l, const RouteGradArgs& a) {
                            columns_of(a.scores), columns_of(a.choice)});
 }
 
+void launch(Gpu, const Launch& l, const ExpertCapacityArgs& a) {
+  launch("expert_capacity", expert_capacity_kernel,
+         {.x = a.choice.shape[0], .threads = kCapacityThreads}, l.stream,
+         CapacityWork{a.experts, a.capacity, a.choice.shape[1] * a.choice.shape[2],
+                      a.choice.as<int32_t>(), a.kept.as<int32_t>()});
+}
+
 int64_t workspace_bytes(Gpu, const RouterLossArgs& a, int) { return loss_bytes(a.scores); }
 int64_t workspace_bytes(Gpu, const RouterLossGradArgs& a, int) { return loss_bytes(a.scores); }
 
 void launch(Gpu, const Launch& l, const RouterLossArgs& a) {
-  if (a.loss == nullptr && a.busiest == nullptr && a.entropy == nullptr) return;
+  if (a.loss == nullptr && a.busiest == nullptr && a.entropy == nullptr && a.dropped == nullptr)
+    return;
   LossOfRouter w = work_of(a, l.workspace);
   w.loss = a.loss;
   w.busiest = a.busiest;
   w.entropy = a.entropy;
+  w.capacity = a.capacity;
+  w.dropped = a.dropped;
   launch("router_loss", router_loss_kernel, grid_of(w.sequences), l.stream, w);
   launch("router_loss_sum", add_router_losses_kernel, {.x = 1, .threads = kWarp}, l.stream, w);
 }

@@ -20,6 +20,7 @@
     {group: 'optimization', title: 'Loss scale', y: 'scale', keys: {loss_scale: ''}, log: true},
     {group: 'experts', title: 'Load of the busiest expert', y: 'its load ÷ mean', keys: {busiest_expert: ''}},
     {group: 'experts', title: 'Entropy of the experts’ loads', y: 'entropy ÷ that of even loads', keys: {load_entropy: ''}},
+    {group: 'experts', title: 'Dropped pairs of a token and an expert', y: '% of the pairs', keys: {dropped_share: ''}, zero: true},
     {group: 'experts', title: 'Losses of the routers', y: 'loss (nats per token)', keys: {router_loss: ''}},
     {group: 'speed', title: 'Tokens per second', y: 'tokens per second', keys: {tokens_per_s: ''}, zero: true},
     {group: 'speed', title: 'Share of the matrix rate', y: 'model FLOPs, % of the rate', keys: {flops_share: ''}, zero: true},

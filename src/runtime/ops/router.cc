@@ -1,6 +1,9 @@
 // Bindings of the router and of its losses. A binding translates the attributes and operands of an
 // op to the arguments of its kernel, once per program; what is constant over a run (scores, groups,
 // scales) is converted here and not in the kernel.
+#include <algorithm>
+#include <cmath>
+
 #include "ir/state.h"
 #include "runtime/binding.h"
 #include "runtime/ops/arguments.h"
@@ -11,6 +14,21 @@ namespace {
 kernels::RouterScoreKind kind_of_score(RouterScore s) {
   return s == RouterScore::kSoftmax ? kernels::RouterScoreKind::kSoftmax
                                     : kernels::RouterScoreKind::kSigmoid;
+}
+
+// Returns the number of pairs that an expert keeps in a sequence, given the choice [B, T, K]: in
+// doubles and in the order of Megatron's get_capacity. T is enough for all pairs.
+int64_t capacity_of(const TensorView& choice, int64_t experts, double factor) {
+  const auto pairs = static_cast<double>(choice.shape[1] * choice.shape[2]);
+  const double capacity = std::ceil(pairs / static_cast<double>(experts) * factor);
+  return static_cast<int64_t>(std::clamp(capacity, 1.0, static_cast<double>(choice.shape[1])));
+}
+
+kernels::ExpertCapacityArgs capacity_args(const BoundOp& b) {
+  const ExpertCapacity& a = b.op->as<ExpertCapacity>();
+  const TensorView choice = b.in(ExpertCapacity::kChoice);
+  return {a.experts, capacity_of(choice, a.experts, a.factor), choice,
+          b.out(ExpertCapacity::kKept)};
 }
 
 kernels::RouteArgs args(const BoundOp& b) {
@@ -40,16 +58,21 @@ kernels::RouterLossForm form_of(const RouterLosses& a) {
 }
 
 kernels::RouterLossArgs loss_args(const BoundOp& b) {
-  const TensorView report = b.out(RouterLoss::kReport);
+  const RouterLoss& a = b.op->as<RouterLoss>();
+  const TensorView report = b.out(RouterLoss::kReport), choice = b.in(RouterLoss::kChoice);
+  const bool drops = a.capacity_factor > 0;
+  const int64_t experts = b.in(RouterLoss::kScores).shape[-1];
   const bool adds = loss_sum(b, report, b.op->inputs[RouterLoss::kLabels]) != nullptr;
-  return {form_of(b.op->as<RouterLoss>().of),
+  return {form_of(a.of),
           b.in(RouterLoss::kLogits),
           b.in(RouterLoss::kScores),
-          b.in(RouterLoss::kChoice),
+          choice,
           b.in(RouterLoss::kLabels),
           adds ? number_at(report, kRouterLoss) : nullptr,
           adds ? number_at(report, kBusiestExpert) : nullptr,
-          adds ? number_at(report, kLoadEntropy) : nullptr};
+          adds ? number_at(report, kLoadEntropy) : nullptr,
+          drops ? capacity_of(choice, experts, a.capacity_factor) : 0,
+          adds && drops ? number_at(report, kDroppedPairs) : nullptr};
 }
 
 kernels::RouterLossGradArgs loss_grad_args(const BoundOp& b) {
@@ -85,6 +108,11 @@ const Binding& binding_for<BalanceUpdate>() {
 template <>
 const Binding& binding_for<Route>() {
   static constexpr Binding kBinding = kernel<args>();
+  return kBinding;
+}
+template <>
+const Binding& binding_for<ExpertCapacity>() {
+  static constexpr Binding kBinding = kernel<capacity_args>();
   return kBinding;
 }
 template <>
