@@ -9,7 +9,7 @@
   - a type name that two files give to two types of one namespace
   - a source without a header whose first line is not a comment
   - a source of src/ or tests/ that no build file names
-  - a class with more than 25 methods or 15 members (needs ctags); those in BIG_CLASSES may not grow
+  - a class with more than 25 methods or 15 members (needs ctags)
   - a comparison of a name with text in compile/, plan/ or runtime/: meaning has an enum, not a name
   - #if: absence is a file
 
@@ -37,11 +37,6 @@ HEAVY = {"nlohmann-json", "yaml-cpp", "spdlog", "CLI11", "simdjson", "oneDNN"}
 
 
 MAX_METHODS, MAX_MEMBERS = 25, 15
-# Classes over the limits: the most methods and members that each may have, and why it has them.
-BIG_CLASSES = {
-    "tessera::IdVector": (30, 1, "has the interface of std::vector, one line per method"),
-    "tessera::model::BlockWriter": (31, 6, "the verbs of a model family, one per op"),
-}
 
 
 # Modules in which meaning is in enums and roles: no decision depends on a comparison with a literal text.
@@ -295,20 +290,10 @@ def class_sizes(src):
 
 
 def check_classes(root, src):
-    sizes = class_sizes(src)
-    for cls, (path, methods, members) in sorted(sizes.items()):
-        where = f"{pathlib.Path(path).relative_to(root)}: {cls} has {methods} methods and {members} members"
-        if cls in BIG_CLASSES:
-            most_methods, most_members, _ = BIG_CLASSES[cls]
-            if methods > most_methods or members > most_members:
-                wrong(f"{where}, at most {most_methods} and {most_members} by BIG_CLASSES")
-            elif methods <= MAX_METHODS and members <= MAX_MEMBERS:
-                wrong(f"{where}, within the limits: remove it from BIG_CLASSES")
-        elif methods > MAX_METHODS or members > MAX_MEMBERS:
-            wrong(f"{where}, at most {MAX_METHODS} and {MAX_MEMBERS}")
-    for cls in BIG_CLASSES:
-        if sizes and cls not in sizes:
-            wrong(f"scripts/check_rooms.py: BIG_CLASSES names {cls}, which is gone")
+    for cls, (path, methods, members) in sorted(class_sizes(src).items()):
+        if methods > MAX_METHODS or members > MAX_MEMBERS:
+            wrong(f"{pathlib.Path(path).relative_to(root)}: {cls} has {methods} methods and {members} members, "
+                  f"at most {MAX_METHODS} and {MAX_MEMBERS}")
 
 
 # "…" next to == or !=, or as the argument of a search. A constant counts if the file defines it by a literal.

@@ -83,6 +83,9 @@ class IdRange {
 };
 
 template <class I, class T>
+class IdSpan;
+
+template <class I, class T>
 class IdVector {
  public:
   using value_type = T;
@@ -120,28 +123,24 @@ class IdVector {
   auto begin() const { return entries_.begin(); }
   auto end() { return entries_.end(); }
   auto end() const { return entries_.end(); }
-  auto rbegin() { return entries_.rbegin(); }
   auto rbegin() const { return entries_.rbegin(); }
-  auto rend() { return entries_.rend(); }
   auto rend() const { return entries_.rend(); }
-  decltype(auto) front() { return entries_.front(); }
   decltype(auto) front() const { return entries_.front(); }
   decltype(auto) back() { return entries_.back(); }
   decltype(auto) back() const { return entries_.back(); }
-  const T* data() const { return entries_.data(); }
 
   void clear() { entries_.clear(); }
   void reserve(size_t size) { entries_.reserve(size); }
   void resize(size_t size) { entries_.resize(size); }
   void assign(size_t size, const T& entry) { entries_.assign(size, entry); }
   void pop_back() { entries_.pop_back(); }
-  void swap(IdVector& other) { entries_.swap(other.entries_); }
   // Changes the ids of the entries after `at`.
   auto erase(auto at) { return entries_.erase(at); }
   auto insert(auto at, T entry) { return entries_.insert(at, std::move(entry)); }
   bool operator==(const IdVector&) const = default;
 
  private:
+  friend class IdSpan<I, T>;
   std::vector<T> entries_;
 };
 
@@ -150,7 +149,7 @@ template <class I, class T>
 class IdSpan {
  public:
   IdSpan() = default;
-  IdSpan(const IdVector<I, T>& entries) : data_(entries.data()), size_(entries.size()) {}
+  IdSpan(const IdVector<I, T>& entries) : data_(entries.entries_.data()), size_(entries.size()) {}
 
   const T& operator[](I id) const { return data_[id.index()]; }
   bool contains(I id) const { return id && id.index() < size_; }

@@ -9,7 +9,7 @@
 
 #include "base/shape.h"
 #include "checkpoint/convert.h"
-#include "model/quantized_names.h"
+#include "model/weight_names.h"
 
 namespace tessera::checkpoint {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/nf4.h"
 #include "checkpoint/stored_model.h"
 #include "model/adapter_modules.h"
-#include "model/quantized_names.h"
+#include "model/weight_names.h"
 
 namespace tessera::checkpoint {
 namespace {

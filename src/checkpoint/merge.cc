@@ -13,7 +13,7 @@
 #include "base/tree.h"
 #include "checkpoint/stored_model.h"
 #include "model/adapter_modules.h"
-#include "model/quantized_names.h"
+#include "model/weight_names.h"
 
 namespace tessera::checkpoint {
 namespace {

@@ -9,7 +9,7 @@
 #include "checkpoint/convert.h"
 #include "model/check_model.h"
 #include "model/presets.h"
-#include "model/score_head.h"
+#include "model/weight_names.h"
 
 namespace tessera::checkpoint {
 namespace {

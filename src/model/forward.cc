@@ -129,6 +129,9 @@ double attention_scale(const ModelConfig& m) {
   return scale * g * g;
 }
 
+double std_in(const ModelConfig& m) { return standard_deviation(m.init, m); }
+double std_out(const ModelConfig& m) { return standard_deviation(m.output_init, m); }
+
 std::vector<LayerKind> layer_kinds(const ModelConfig& m) {
   const auto has = [](const std::vector<int64_t>& list, int64_t layer) {
     return std::binary_search(list.begin(), list.end(), layer);
@@ -190,9 +193,6 @@ void BlockWriter::enter(const LayerKind& layer) {
   kind_ = layer;
   builder_.prefix(kind_.stack);
 }
-
-double BlockWriter::std_in() const { return standard_deviation(model_.init, model_); }
-double BlockWriter::std_out() const { return standard_deviation(model_.output_init, model_); }
 
 // Declares a weight with a normal distribution. Matrices have weight decay, vectors (gains and
 // biases) have none, as in Megatron-LM.
@@ -266,22 +266,6 @@ ValueId BlockWriter::rms_norm(const std::string& name, ValueId x, GainForm form)
   return builder_.emit_one(a, name, {x, gain});
 }
 
-ValueId BlockWriter::head_norm(const std::string& name, ValueId qkv, HeadNormForm form,
-                               GainForm gains) {
-  if (form == HeadNormForm::kAbsent) return qkv;
-  const Shape packed = graph_[qkv].shape;
-  const int64_t K = packed[2], G = packed[3] - 2, D = packed[4];
-  const bool whole = form == HeadNormForm::kWhole, offset = gains == GainForm::kLessOne;
-  const HeadNorm a = {.epsilon = model_.norm_epsilon, .unit_offset = offset, .whole = whole};
-  const double start = offset ? 0 : 1;
-  const int divided = whole ? 0 : static_cast<int>(kNone);
-  const Shape query = whole ? Shape{K, G, D} : Shape{D}, key = whole ? Shape{K, D} : Shape{D};
-  std::vector<ValueId> in = {qkv, vector(name + ".q_norm.gain", query, start, divided),
-                             vector(name + ".k_norm.gain", key, start, divided)};
-  if (whole) in.push_back(builder_.emit_one(HeadSquares{}, name + ".norm", {qkv}));
-  return builder_.emit_one(a, name + ".norm", in);
-}
-
 ValueId BlockWriter::product(const std::string& name, ValueId x, ValueId weight, int64_t contract) {
   return builder_.emit_one(Matmul{.contract = contract}, name, {x, weight});
 }
@@ -292,55 +276,6 @@ ValueId BlockWriter::linear(const std::string& name, ValueId x, const Shape& out
   const ValueId w = matrix(name + ".weight", Shape(dims), std, 0);
   const ValueId b = vector(name + ".bias", out, 0, 0);
   return sum(name, {product(name, x, w)}, {b});
-}
-
-// The GEMM with a part of the grouped heads' weight (and bias): its rows named `part`.
-ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& part, ValueId x,
-                                   const Shape& out, const ParentSlice& of, bool bias) {
-  const std::string own = name + "." + part;
-  std::vector<int64_t> dims = out.dims(), whole = of.shape.dims();
-  dims.push_back(graph_[x].shape[-1]);
-  whole.push_back(dims.back());
-  const auto stands = [&](ValueId v, const char* suffix, Shape shape) {
-    graph_[v].parent = {kind_.stack + "." + name + suffix, std::move(shape), of.first, of.copies};
-    if (of.copies > 1) return;
-    graph_[v].sharding.place[AxisKind::kTensorKv] = 0;
-    graph_[v].sharding.place[AxisKind::kTensor] = kShared;
-  };
-  const ValueId w = matrix(own + ".weight", Shape(dims), std_in(), 0);
-  stands(w, ".weight", Shape(whole));
-  const ValueId y = product(own, x, w);
-  if (!bias) return y;
-  const ValueId b = vector(own + ".bias", out, 0, 0);
-  stands(b, ".bias", of.shape);
-  return sum(own, {y}, {b});
-}
-
-// Queries, keys and values by one GEMM, packed as [K, G + 2, D]: the G queries of a group, its key,
-// its value. If more tensor ranks than key/value heads exist, each head has r copies; queries are
-// then divided among the copies, and keys and values of all K heads are repeated:
-//
-//   K = 1, G = 4, r = 2:   rank 0: q0 q1 k v     rank 1: q2 q3 k v
-ValueId BlockWriter::grouped_heads(const std::string& name, ValueId x, bool bias, bool separate) {
-  const int64_t K = key_value_heads(model_), G = model_.heads / K, D = model_.head_size();
-  const int64_t r = batch_.head_copies;
-  const Shape packed{K, G + 2, D};
-  if (r == 1) {
-    const auto named = [&](ValueId v) {
-      if (separate) name_parts(v, 1, {{"q", G}, {"k", 1}, {"v", 1}});
-      return v;
-    };
-    const Shape all{K, G + 2, D, graph_[x].shape[-1]};
-    const ValueId w = named(matrix(name + ".weight", all, std_in(), 0));
-    if (!bias) return product(name, x, w);
-    const ValueId b = named(vector(name + ".bias", packed, 0, 0));
-    return sum(name, {product(name, x, w)}, {b});
-  }
-  CHECK(G % r == 0, "{} queries of a key/value head of {} copies", G, r);
-  const ValueId q = part_of_heads(name, "queries", x, {K * r, G / r, D}, {"", packed, 0, r}, bias);
-  const ValueId pairs = part_of_heads(name, "pairs", x, {K, 2, D}, {"", packed, G, 1}, bias);
-  const ValueId copies = builder_.emit_one(RepeatHeads{.copies = r}, name + ".copies", {pairs});
-  return builder_.emit_one(JoinHeads{}, name + ".joined", {q, copies});
 }
 
 ValueId BlockWriter::embedding(const std::string& name, ValueId ids, ValueId table) {
@@ -366,16 +301,6 @@ ValueId BlockWriter::rotary(ValueId qkv) {
   else
     scale_rotary(model_, graph_.tokens, a);
   return builder_.emit_one(a, "attn.rotary", {qkv, batch_.positions});
-}
-
-ValueId BlockWriter::attention(ValueId qkv, bool sinks) {
-  AttentionForm form;
-  form.scale = attention_scale(model_);
-  form.value_width = model_.latent.value_width;
-  form.window = kind_.window;
-  form.soft_cap = model_.attention_soft_cap;
-  if (sinks) form.sinks = vector("attn.sinks", {model_.heads}, 0, 0, std_in());
-  return attention("attn", qkv, form);
 }
 
 ValueId BlockWriter::attention(const std::string& name, ValueId queries,
@@ -421,14 +346,6 @@ ValueId BlockWriter::dropout(const std::string& name, ValueId x,
   if (p == 0) return x;
   const auto key = static_cast<int64_t>(hash_name(kind_.stack + "." + name));
   return builder_.emit_one(Dropout{.p = p, .key = key}, name, {x, batch_.samples, batch_.step});
-}
-
-void BlockWriter::linear_cross_entropy(ValueId x, ValueId weight, int64_t depth) {
-  const double ratio = model_.width_ratio();
-  if (ratio != 1) x = scale("readout", x, 1 / ratio);
-  const ValueId labels = depth == 0 ? batch_.labels : batch_.ahead_labels.at(depth - 1);
-  const LossTerms terms = {.soft_cap = model_.logit_soft_cap, .ahead = depth > 0};
-  builder_.emit(LinearCrossEntropy{.terms = terms}, "loss", {x, weight, labels}, {batch_.report});
 }
 
 Graph forward(const ModelConfig& model, const BatchForm& form) {

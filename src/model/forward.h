@@ -47,8 +47,6 @@ struct BatchForm {
 
 // How an RMS norm stores its gains: as they are, or minus 1 (they start at 0).
 enum class GainForm : uint8_t { kPlain, kLessOne };
-// Queries and keys are normalized over each head, or over all heads of a token together.
-enum class HeadNormForm : uint8_t { kAbsent, kPerHead, kWhole };
 
 // The stack of all layers but those of T5.
 inline constexpr const char* kLayerStack = "layer";
@@ -66,17 +64,14 @@ struct LayerKind {
   bool in_head = false;             // a module of multi-token prediction: it is no layer of a stack
 };
 
-// Variants of a router and experts; the default is that of Mixtral. Biases: of the router's logits
-// and of both matrices of an expert.
-struct ExpertsForm {
-  GateForm gate = GateForm::kSilu;
-  bool biases = false;
-};
-
 // The dimensions of a head that the rotary embedding turns.
 int64_t rotated_dims(const ModelConfig& model);
 // The factor of attention scores.
 double attention_scale(const ModelConfig& model);
+// Standard deviations of initial weights: of matrices and embeddings, and of matrices that write to
+// the residual stream.
+double std_in(const ModelConfig& model);
+double std_out(const ModelConfig& model);
 
 // Those of the stack "layer", in the order of their first layers.
 std::vector<LayerKind> layer_kinds(const ModelConfig& model);
@@ -117,54 +112,33 @@ class BlockWriter {
 
   ValueId norm(const std::string& name, ValueId x);
   ValueId rms_norm(const std::string& name, ValueId x, GainForm form = GainForm::kPlain);
-  // RMS norm of queries and keys in packed qkv: name.q_norm.gain, name.k_norm.gain.
-  ValueId head_norm(const std::string& name, ValueId qkv, HeadNormForm form, GainForm gains);
   // The GEMM of x and a weight [out…, in…] over its last `contract` dimensions, without bias.
   ValueId product(const std::string& name, ValueId x, ValueId weight, int64_t contract = 1);
   // A GEMM with its own weight and bias: name.weight, name.bias. The first dimension of `out` is
   // sharded over tensor ranks.
   ValueId linear(const std::string& name, ValueId x, const Shape& out, double std);
-  // Packed queries, keys and values [B, T, K, G+2, D] of x [B, T, F]: a group of G queries, their
-  // key and their value for each of the K key/value heads, from name.weight [K, G+2, D, F] (and
-  // name.bias). With r copies of these heads [B, T, K·r, G/r+2, D]: tensor ranks divide the rows,
-  // and all ranks of a head have its keys' and values' weight; what they have are parts of the one.
-  // `separate`: published models store queries, keys and values in separate tensors.
-  ValueId grouped_heads(const std::string& name, ValueId x, bool bias, bool separate = true);
-  // The same of latent attention, [B, T, H, 3, D]: values end in zeros (latent_attention.cc).
-  ValueId latent_heads(const std::string& name, ValueId x);
   ValueId embedding(const std::string& name, ValueId ids, ValueId table);
   // One vector per token, [B, T, 2, F], of two, for a GEMM over both dimensions.
   ValueId pair(const std::string& name, ValueId first, ValueId second);
   ValueId sum(const std::string& name, std::vector<ValueId> terms,
               std::vector<ValueId> biases = {});
   ValueId rotary(ValueId qkv);  // returns qkv in layers without RoPE
-  // `sinks`: with a sink per head, attn.sinks [H].
-  ValueId attention(ValueId qkv, bool sinks = false);
   ValueId attention(const std::string& name, ValueId queries, const AttentionForm& form);
   // `rounded`: the factor is rounded to the type of x first.
   ValueId scale(const std::string& name, ValueId x, double factor, bool rounded = false);
   ValueId gelu(const std::string& name, ValueId x);
   // x: pairs [.., inner, 2]. `form`: silu, or gelu as erf or tanh.
   ValueId gated_activation(const std::string& name, ValueId x, GateForm form);
-  // A router and experts of inner width M in place of the MLP: name.router.weight [E, F],
-  // name.experts.up.weight [E, M, 2, F] and name.experts.down.weight [E, F, M]; with biases
-  // name.router.logit_bias [E], name.experts.up.bias [E, M, 2] and name.experts.down.bias [E, F].
-  ValueId experts(const std::string& name, ValueId x, int64_t inner, const ExpertsForm& form = {});
   // Dropout with the model's probability, or with the given one. Returns x if the probability
   // is 0.
   ValueId dropout(const std::string& name, ValueId x, std::optional<double> probability = {});
-  // The loss of x [B, T, F] and the weights [V, F] of the LM head: of the next token, or at a depth
-  // of multi-token prediction.
-  void linear_cross_entropy(ValueId x, ValueId weight, int64_t depth = 0);
-
+  // For functions that write several ops (model/layer_parts.h).
+  Builder& builder() { return builder_; }
   const ModelConfig& model() const { return model_; }
-  double std_in() const;   // for matrices and embeddings
-  double std_out() const;  // for matrices that write to the residual stream
+  const BatchValues& batch() const { return batch_; }
+  const LayerKind& kind() const { return kind_; }
 
  private:
-  ValueId part_of_heads(const std::string& name, const std::string& part, ValueId x,
-                        const Shape& out, const ParentSlice& of, bool bias);
-
   Graph& graph_;
   const BatchValues& batch_;
   const ModelConfig& model_;

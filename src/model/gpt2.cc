@@ -13,6 +13,7 @@
 //   head.norm.gain, .bias     ln_f.weight, .bias
 //   head.weight [V,F]         lm_head.weight, without the prefix
 #include "model/family.h"
+#include "model/layer_parts.h"
 
 namespace tessera::model {
 namespace {
@@ -22,17 +23,17 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   BlockWriter w(graph, batch, m, kind);
   const ValueId x = w.stream();
 
-  const ValueId qkv = w.linear("attn.qkv", w.norm("norm1", x), {H, 3, D}, w.std_in());
-  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
+  const ValueId qkv = w.linear("attn.qkv", w.norm("norm1", x), {H, 3, D}, std_in(m));
+  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, std_out(m), 1);
   const ValueId out_bias = w.vector("attn.out.bias", {F}, 0);
-  const ValueId attended = w.product("attn.out", w.attention(qkv), out, 2);
+  const ValueId attended = w.product("attn.out", self_attention(w, qkv), out, 2);
   const ValueId middle =
       m.dropout > 0 ? w.sum("residual1",
                             {x, w.dropout("attn.drop", w.sum("attn.out", {attended}, {out_bias}))})
                     : w.sum("residual1", {x, attended}, {out_bias});
 
-  const ValueId up = w.linear("mlp.up", w.norm("norm2", middle), {inner}, w.std_in());
-  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
+  const ValueId up = w.linear("mlp.up", w.norm("norm2", middle), {inner}, std_in(m));
+  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, std_out(m), 1);
   const ValueId down_bias = w.vector("mlp.down.bias", {F}, 0);
   const ValueId fed = w.product("mlp.down", w.gelu("mlp.gelu", up), down);
   w.finish(m.dropout > 0
@@ -46,8 +47,8 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   ValueId table = kNone;
   {
     BlockWriter w(graph, batch, m, "embed");
-    table = w.matrix("weight", {V, F}, w.std_in(), 0);
-    const ValueId positions = w.matrix("position.weight", {m.context, F}, w.std_in());
+    table = w.matrix("weight", {V, F}, std_in(m), 0);
+    const ValueId positions = w.matrix("position.weight", {m.context, F}, std_in(m));
     const ValueId x = w.sum("sum", {w.embedding("tokens", batch.tokens, table),
                                     w.embedding("positions", batch.positions, positions)});
     w.finish(w.dropout("drop", x, m.dropout_of_embeddings()));
@@ -55,8 +56,8 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   for (const LayerKind& kind : layer_kinds(m)) layer(graph, batch, m, kind);
   BlockWriter w(graph, batch, m, "head");
   const ValueId x = w.norm("norm", w.stream());
-  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
-  w.linear_cross_entropy(x, table);
+  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, std_in(m), 0);
+  next_token_loss(w, x, table);
   w.finish_with_loss();
 }
 

@@ -7,7 +7,7 @@
 // The op latent_heads packs them as attention reads them. Tensor ranks divide the up projections by
 // heads; they all have the down projections and norms.
 #include "base/error.h"
-#include "model/forward.h"
+#include "model/layer_parts.h"
 
 namespace tessera::model {
 namespace {
@@ -16,30 +16,34 @@ constexpr double kLatentEpsilon = 1e-6;  // whatever the model's norm_epsilon is
 
 }  // namespace
 
-ValueId BlockWriter::latent_heads(const std::string& name, ValueId x) {
-  const LatentConfig& a = model_.latent;
-  const int64_t H = model_.heads, D = a.key_width(), F = model_.hidden, C = a.key_value_rank;
+ValueId latent_heads(BlockWriter& w, const std::string& name, ValueId x) {
+  const ModelConfig& m = w.model();
+  const LatentConfig& a = m.latent;
+  const int64_t H = m.heads, D = a.key_width(), F = m.hidden, C = a.key_value_rank;
+  const double deviation = std_in(m);
   const std::string q = name + ".q", kv = name + ".kv", k_rope = name + ".k_rope";
   // norm(x downᵀ), from part_down.weight [rank, F] and part_norm.gain [rank].
   const auto latent = [&](const std::string& part, int64_t rank) {
-    const ValueId down = matrix(part + "_down.weight", {rank, F}, std_in());
-    const ValueId c = product(part + "_down", x, down);
-    const ValueId gain = vector(part + "_norm.gain", {rank}, 1);
-    return builder_.emit_one(RmsNorm{.epsilon = kLatentEpsilon}, part + "_norm", {c, gain});
+    const ValueId down = w.matrix(part + "_down.weight", {rank, F}, deviation);
+    const ValueId c = w.product(part + "_down", x, down);
+    const ValueId gain = w.vector(part + "_norm.gain", {rank}, 1);
+    return w.builder().emit_one(RmsNorm{.epsilon = kLatentEpsilon}, part + "_norm", {c, gain});
   };
   ValueId queries = kNone;
   if (a.query_rank > 0) {
     const ValueId c = latent(q, a.query_rank);
-    queries = product(q + "_up", c, matrix(q + "_up.weight", {H, D, a.query_rank}, std_in(), 0));
+    queries =
+        w.product(q + "_up", c, w.matrix(q + "_up.weight", {H, D, a.query_rank}, deviation, 0));
   } else {
-    queries = product(q, x, matrix(q + ".weight", {H, D, F}, std_in(), 0));
+    queries = w.product(q, x, w.matrix(q + ".weight", {H, D, F}, deviation, 0));
   }
   const ValueId c = latent(kv, C);
-  const ValueId up = matrix(kv + "_up.weight", {H, a.nope_width + a.value_width, C}, std_in(), 0);
-  const ValueId expanded = product(kv + "_up", c, up);
+  const ValueId up =
+      w.matrix(kv + "_up.weight", {H, a.nope_width + a.value_width, C}, deviation, 0);
+  const ValueId expanded = w.product(kv + "_up", c, up);
   const ValueId shared =
-      product(k_rope, x, matrix(k_rope + ".weight", {a.rope_width, F}, std_in()));
-  return builder_.emit_one(LatentHeads{}, name + ".heads", {queries, expanded, shared});
+      w.product(k_rope, x, w.matrix(k_rope + ".weight", {a.rope_width, F}, deviation));
+  return w.builder().emit_one(LatentHeads{}, name + ".heads", {queries, expanded, shared});
 }
 
 }  // namespace tessera::model

@@ -48,19 +48,20 @@ GateForm gate_of(const ModelConfig& m, const LlamaForm& form) {
 // An MLP, or one that all tokens pass through next to their experts.
 ValueId feed_forward(BlockWriter& w, const LlamaForm& form, const std::string& name, ValueId x,
                      int64_t inner) {
-  const int64_t F = w.model().hidden;
-  const ValueId up = w.matrix(name + ".up.weight", {inner, 2, F}, w.std_in(), 0);
+  const ModelConfig& m = w.model();
+  const int64_t F = m.hidden;
+  const ValueId up = w.matrix(name + ".up.weight", {inner, 2, F}, std_in(m), 0);
   if (!form.fused_files) w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
   const ValueId pairs = w.product(name + ".up", x, up);
-  const ValueId down = w.matrix(name + ".down.weight", {F, inner}, w.std_out(), 1);
-  const ValueId gated = w.gated_activation(name + ".gate", pairs, gate_of(w.model(), form));
+  const ValueId down = w.matrix(name + ".down.weight", {F, inner}, std_out(m), 1);
+  const ValueId gated = w.gated_activation(name + ".gate", pairs, gate_of(m, form));
   return w.product(name + ".down", gated, down);
 }
 
 // The MLP of a layer, or its experts and the MLP that they share tokens with.
 ValueId feed_forward(BlockWriter& w, const LlamaForm& form, ValueId x, const LayerKind& kind) {
   if (!kind.experts) return feed_forward(w, form, "mlp", x, kind.feed_forward);
-  const ValueId routed = w.experts("mlp", x, kind.feed_forward, form.experts);
+  const ValueId routed = experts(w, "mlp", x, kind.feed_forward, form.experts);
   const int64_t shared = w.model().shared_feed_forward;
   if (shared == 0) return routed;
   return w.sum("mlp.sum", {routed, feed_forward(w, form, "mlp.shared", x, shared)});
@@ -73,11 +74,11 @@ ValueId layer(BlockWriter& w, const LlamaForm& form, const LayerKind& kind, Valu
   CHECK(H % key_value_heads(m) == 0, "{} heads in {} groups", H, key_value_heads(m));
   const ValueId normed = norm_before(w, form, "norm1", x);
   const ValueId packed =
-      form.latent ? w.latent_heads("attn", normed)
-                  : w.grouped_heads("attn.qkv", normed, form.head_biases, !form.fused_files);
-  const ValueId qkv = w.rotary(w.head_norm("attn", packed, form.head_norm, form.gains));
-  const ValueId out = w.matrix("attn.out.weight", {F, H, m.value_size()}, w.std_out(), 1);
-  ValueId mixed = w.product("attn.out", w.attention(qkv, form.sinks), out, 2);
+      form.latent ? latent_heads(w, "attn", normed)
+                  : grouped_heads(w, "attn.qkv", normed, form.head_biases, !form.fused_files);
+  const ValueId qkv = w.rotary(head_norm(w, "attn", packed, form.head_norm, form.gains));
+  const ValueId out = w.matrix("attn.out.weight", {F, H, m.value_size()}, std_out(m), 1);
+  ValueId mixed = w.product("attn.out", self_attention(w, qkv, form.sinks), out, 2);
   if (form.out_bias) mixed = w.sum("attn.out.sum", {mixed}, {w.vector("attn.out.bias", {F}, 0)});
   const ValueId attended = norm_after(w, form, "norm1", mixed);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
@@ -102,12 +103,13 @@ ValueId embed(BlockWriter& w, const LlamaForm& form, ValueId ids, ValueId table)
 //   h' = norm(layer(projection [norm(e), norm(h)])),  logits = head(h')
 ValueId predict_ahead(BlockWriter& w, const LlamaForm& form, int64_t depth, ValueId h, ValueId ids,
                       ValueId table) {
-  const int64_t F = w.model().hidden;
-  const LayerKind kind = mtp_layer(w.model(), depth);
+  const ModelConfig& m = w.model();
+  const int64_t F = m.hidden;
+  const LayerKind kind = mtp_layer(m, depth);
   w.enter(kind);
   const ValueId e = w.rms_norm("embedding_norm", embed(w, form, ids, table), form.gains);
   const ValueId pair = w.pair("pair", e, w.rms_norm("hidden_norm", h, form.gains));
-  const ValueId projection = w.matrix("projection.weight", {F, 2, F}, w.std_in());
+  const ValueId projection = w.matrix("projection.weight", {F, 2, F}, std_in(m));
   const ValueId x = w.product("projection", pair, projection, 2);
   return w.rms_norm("norm", layer(w, form, kind, x), form.gains);
 }
@@ -120,7 +122,7 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
   ValueId table = kNone;
   {
     BlockWriter w(graph, batch, m, "embed");
-    table = w.matrix("weight", {V, F}, w.std_in(), 0);
+    table = w.matrix("weight", {V, F}, std_in(m), 0);
     w.finish(w.dropout("drop", embed(w, form, batch.tokens, table), m.dropout_of_embeddings()));
   }
   for (const LayerKind& kind : layer_kinds(m)) {
@@ -129,11 +131,11 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
   }
   BlockWriter w(graph, batch, m, "head");
   ValueId h = w.rms_norm("norm", w.stream(), form.gains);
-  const ValueId head = m.tied_embeddings ? table : w.matrix("weight", {V, F}, w.std_in(), 0);
-  w.linear_cross_entropy(h, head);
+  const ValueId head = m.tied_embeddings ? table : w.matrix("weight", {V, F}, std_in(m), 0);
+  next_token_loss(w, h, head);
   for (int64_t d = 1; d <= m.mtp_depth; ++d) {
     h = predict_ahead(w, form, d, h, batch.ahead_tokens.at(d - 1), table);
-    w.linear_cross_entropy(h, head, d);
+    next_token_loss(w, h, head, d);
   }
   w.finish_with_loss();
 }

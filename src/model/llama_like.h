@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/family.h"
+#include "model/layer_parts.h"
 
 namespace tessera::model {
 

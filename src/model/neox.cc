@@ -14,6 +14,7 @@
 //   head.weight [V,F]         embed_out.weight, without the prefix
 #include "model/family.h"
 #include "model/hf_attention.h"
+#include "model/layer_parts.h"
 
 namespace tessera::model {
 namespace {
@@ -23,10 +24,10 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   BlockWriter w(graph, batch, m, kind);
   const ValueId x = w.stream();
 
-  const ValueId qkv = w.linear("attn.qkv", w.norm("norm1", x), {H, 3, D}, w.std_in());
-  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
+  const ValueId qkv = w.linear("attn.qkv", w.norm("norm1", x), {H, 3, D}, std_in(m));
+  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, std_out(m), 1);
   const ValueId out_bias = w.vector("attn.out.bias", {F}, 0);
-  ValueId attended = w.product("attn.out", w.attention(w.rotary(qkv)), out, 2);
+  ValueId attended = w.product("attn.out", self_attention(w, w.rotary(qkv)), out, 2);
 
   // Parallel residual: the MLP also reads x, and one sum adds both; otherwise it reads x +
   // attention.
@@ -34,8 +35,8 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, const L
   const std::vector<ValueId> bias1 =
       m.dropout > 0 ? std::vector<ValueId>{} : std::vector<ValueId>{out_bias};
   const ValueId middle = m.parallel_residual ? x : w.sum("residual1", {x, attended}, bias1);
-  const ValueId up = w.linear("mlp.up", w.norm("norm2", middle), {inner}, w.std_in());
-  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
+  const ValueId up = w.linear("mlp.up", w.norm("norm2", middle), {inner}, std_in(m));
+  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, std_out(m), 1);
   const ValueId down_bias = w.vector("mlp.down.bias", {F}, 0);
   ValueId fed = w.product("mlp.down", w.gelu("mlp.gelu", up), down);
   if (m.dropout > 0) fed = w.dropout("mlp.drop", w.sum("mlp.down", {fed}, {down_bias}));
@@ -55,15 +56,15 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   ValueId table = kNone;
   {
     BlockWriter w(graph, batch, m, "embed");
-    table = w.matrix("weight", {V, F}, w.std_in(), 0);
+    table = w.matrix("weight", {V, F}, std_in(m), 0);
     const ValueId x = w.embedding("tokens", batch.tokens, table);
     w.finish(w.dropout("drop", x, m.dropout_of_embeddings()));
   }
   for (const LayerKind& kind : layer_kinds(m)) layer(graph, batch, m, kind);
   BlockWriter w(graph, batch, m, "head");
   const ValueId x = w.norm("norm", w.stream());
-  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
-  w.linear_cross_entropy(x, table);
+  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, std_in(m), 0);
+  next_token_loss(w, x, table);
   w.finish_with_loss();
 }
 

@@ -30,6 +30,7 @@
 
 #include "base/error.h"
 #include "model/family.h"
+#include "model/layer_parts.h"
 
 namespace tessera::model {
 namespace {
@@ -117,7 +118,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   if (m.tied_embeddings && m.scaled_head) x = w.scale("scale", x, std_of(m, F) / m.init_std);
   // As in T5X. transformers uses a standard deviation of 1, which starts with a loss of hundreds.
   if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, std_of(m, F), 0);
-  w.linear_cross_entropy(x, table);
+  next_token_loss(w, x, table);
   w.finish_with_loss();
 }
 

@@ -5,7 +5,7 @@
 #include "base/nf4.h"
 #include "checkpoint/finite.h"
 #include "kernels/nf4.h"
-#include "model/quantized_names.h"
+#include "model/weight_names.h"
 
 namespace tessera::train {
 namespace {

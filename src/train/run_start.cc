@@ -20,7 +20,7 @@
 #include "data/dataset_about.h"
 #include "data/tokenizer.h"
 #include "data/vocabulary.h"
-#include "model/quantized_names.h"
+#include "model/weight_names.h"
 #include "train/load_run.h"
 #include "train/references.h"
 #include "train/run_data.h"

@@ -6,7 +6,7 @@
 
 #include "compile/graph/name_patterns.h"
 #include "model/adapter_modules.h"
-#include "model/score_head.h"
+#include "model/weight_names.h"
 
 namespace tessera::train {
 size_t optimizer_number(const config::RunConfig& config, std::string_view weight) {

@@ -19,7 +19,7 @@
 #include "ir/state.h"
 #include "kernels/elementwise.h"
 #include "model/hf_names.h"
-#include "model/score_head.h"
+#include "model/weight_names.h"
 #include "train/answer_sums.h"
 #include "train/initial_adapters.h"
 #include "train/load_state.h"

@@ -9,7 +9,7 @@
 #include "checkpoint/async_save.h"
 #include "compile/memory/memory_plan.h"
 #include "kernels/nf4.h"
-#include "model/quantized_names.h"
+#include "model/weight_names.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/train/quantized_run.h"
 

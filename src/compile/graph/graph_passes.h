@@ -36,7 +36,7 @@ void add_loss_terms(Graph& graph, const LossPolicy& loss);
 // differentiate.
 void unfuse_cross_entropy(Graph& graph);
 // Replaces linear_cross_entropy by the loss of pairs of answers, with the inputs that it needs; a
-// reward model gets a head of its own (model/score_head.h). Runs before assign_optimizers.
+// reward model gets a head of its own (model/weight_names.h). Runs before assign_optimizers.
 void add_preference_loss(Graph& graph, const PreferenceTerms& terms);
 // Makes the sums that preference_loss reads, [B, kAnswersPerRow, kAnswerColumns], the value
 // `logits`, which the host reads. Runs after shard.

@@ -7,7 +7,7 @@
 #include "compile/request.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
-#include "model/score_head.h"
+#include "model/weight_names.h"
 
 namespace tessera::compile {
 namespace {

@@ -15,7 +15,7 @@
 #include "compile/graph/rewrite.h"
 #include "ir/mesh.h"
 #include "model/adapter_modules.h"
-#include "model/quantized_names.h"
+#include "model/weight_names.h"
 
 namespace tessera::compile {
 namespace {

@@ -67,10 +67,10 @@ SegmentId segment(Lowering& low, Phase phase, const std::string& subject, std::v
   s.ops = std::move(ops);
   s.queue = queue;
   Program& p = low.out.program;
-  p.values.swap(low.graph.values);
+  std::swap(p.values, low.graph.values);
   find_op_waits(s.ops, p.values);
   layout_scratch(p, s, low.context.target.alignment);
-  p.values.swap(low.graph.values);
+  std::swap(p.values, low.graph.values);
   std::set<BufferKindId> kinds;
   for (const Op& op : s.ops) {
     for (const ValueId v : op.inputs) kinds.insert(low.graph[v].buffer);

@@ -5,7 +5,7 @@ namespace tessera::compile {
 
 void AddedCalls::apply(Program& p) {
   IdVector<CallId, Call> calls;
-  calls.swap(p.schedule);
+  std::swap(calls, p.schedule);
   const auto add = [&](std::map<CallId, std::vector<Call>>& added, CallId at) {
     const auto found = added.find(at);
     if (found == added.end()) return;

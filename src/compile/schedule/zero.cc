@@ -34,7 +34,7 @@ class Zero {
 
   void run() {
     IdVector<CallId, Call> calls;
-    calls.swap(p_.schedule);
+    std::swap(calls, p_.schedule);
     for (const CallId c : calls.ids()) {
       before(calls[c]);
       const CallId place = p_.schedule.emplace_back();

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kThreads = 256, kRowsOfBlock = kThreads / kWarp;
 
+// y += change, for the columns of a part. The change B (A x) has only these columns.
 struct AddPartWork {
   Numbers change, y;
   PartColumns part;
@@ -25,8 +26,10 @@ struct AddPartWork {
   }
 };
 
+// x / |w| of a row of W + s B A, from the squared norm. A row of zeros has no direction: 0.
 __device__ float over_norm(float x, float squares) { return squares > 0 ? x / sqrtf(squares) : 0; }
 
+// y = x m / |w| in the columns of the part (DoRA, Liu et al. 2024), x in all others.
 struct ScalePartWork {
   Numbers x, magnitude, y;
   const float* squares = nullptr;
@@ -42,6 +45,8 @@ struct ScalePartWork {
   }
 };
 
+// dm += sum over rows of dy x / |w|. One thread adds the rows of a column in their order, so the
+// sum does not depend on the number of threads.
 struct ScalePartGradWork {
   Numbers dy, x, d_magnitude;
   const float* squares = nullptr;
@@ -66,6 +71,8 @@ struct SquaresWork {
   int64_t rows = 0, rank = 0, inputs = 0;
 };
 
+// The squared norm of each row of W + s B A, without storing the sum: a warp forms the elements of
+// a row one by one, each as a row of B times a column of A.
 __global__ void adapted_squares_kernel(const SquaresWork s) {
   const int64_t row = block_x() * kRowsOfBlock + warp_index();
   if (row >= s.rows) return;  // the whole warp

@@ -15,6 +15,9 @@ constexpr int kThreads = 256;
 constexpr int kNumbers = 4;  // per row: [2, 2]
 constexpr int64_t kFiguresOfRow = 3;
 
+// Tokens of answers: `answers` is 0 for tokens of the chosen answer, 1 for those of the rejected
+// one, negative for all others. `x` holds log-probabilities, or in pairs (sum of exponentials,
+// logit): log p = logit - log(sum), whose derivatives are 1 and -1 / sum.
 struct AnswerWork {
   bool log_probs;
   const float* x;
@@ -36,6 +39,8 @@ struct AnswerWork {
   }
 };
 
+// Sums per row: log-probability and number of tokens of the chosen answer, then of the rejected
+// one.
 __global__ void answer_sums_kernel(const AnswerWork a) {
   const int64_t row = block_x();
   double sums[kNumbers] = {0, 0, 0, 0};
@@ -62,6 +67,7 @@ struct PairWork {
   int64_t rows;
 };
 
+// The derivatives of the counts (d[1], d[3]) are 0: an answer's length does not depend on weights.
 __global__ void preference_loss_kernel(const PairWork a) {
   if (threadIdx.x != 0) return;
   const float scale = a.loss_scale == nullptr ? 1.0f : static_cast<float>(*a.loss_scale);

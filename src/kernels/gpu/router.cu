@@ -52,6 +52,8 @@ struct RouteWork {
   }
 };
 
+// weights = scale s_j / sum over the chosen s. With c the sum, the derivative by s_j is
+// scale / c (dw_j - sum_i dw_i s_i / c), and the function of the scores is applied after it.
 struct RouteGradWork {
   RouterForm form;
   const float* scores;
@@ -89,6 +91,7 @@ struct LoadWork {
   }
 };
 
+// Moves the bias of an expert against the sign of its excess load (Wang et al. 2024).
 struct BalanceWork {
   float rate;
   Numbers load;

@@ -1,4 +1,4 @@
-#include "model/quantized_names.h"
+#include "model/weight_names.h"
 
 namespace tessera::model {
 

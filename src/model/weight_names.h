@@ -1,6 +1,5 @@
-// The names of weights that are stored in 4 bits (base/nf4.h). Each part of a packed weight is
-// stored by itself: the part q of layer3.attn.qkv.weight is layer3.attn.qkv.q.nf4, .nf4_scales and
-// .nf4_levels.
+// Names of weights that several modules need: the score of a reward model, and weights that are
+// stored in 4 bits (base/nf4.h).
 #pragma once
 
 #include <cstdint>
@@ -9,6 +8,11 @@
 
 namespace tessera::model {
 
+// The weight [1, hidden] that replaces the LM head of a reward model.
+inline constexpr std::string_view kScoreHead = "head.score.weight";
+
+// Suffixes of weights in 4 bits. Each part of a packed weight is stored by itself: the part q of
+// layer3.attn.qkv.weight is layer3.attn.qkv.q.nf4, .nf4_scales and .nf4_levels.
 inline constexpr std::string_view kNf4Codes = ".nf4", kNf4Scales = ".nf4_scales",
                                   kNf4Levels = ".nf4_levels";
 
