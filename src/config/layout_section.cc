@@ -122,6 +122,9 @@ void check_policies(const RunConfig& run, KeyErrors& errors) {
     errors.add("compiler.tp_comm_overlap", "= true is not supported by family {}. Remove it.",
                name_of_entry(run.model.family));
   const bool rings = l.context > 1 && l.context_method == compile::ContextMethod::kRing;
+  if (rings && run.run.device == Device::kCuda)
+    errors.add("layout.context_method",
+               "= ring is not supported with run.device = cuda. Set it to gather or heads.");
   if (run.compiler.tp_comm_overlap && rings)
     errors.add("compiler.tp_comm_overlap",
                "= true is not supported with layout.context_method = ring. Remove it.");

@@ -31,7 +31,8 @@ class RingWriter {
   void differentiate(const Op& op);
 
  private:
-  ValueId rotate(ValueId v, const std::string& origin);
+  // Returns v of the previous rank, in the value `out` if it is given.
+  ValueId rotate(ValueId v, const std::string& origin, ValueId out = kNone);
   // Writes v, which is f32, as the output `out` of the op that is replaced.
   void write(ValueId v, ValueId out, const std::string& origin);
 
@@ -51,10 +52,10 @@ std::vector<ValueId> inputs_with(const Op& op, int slot, ValueId block) {
   return in;
 }
 
-ValueId RingWriter::rotate(ValueId v, const std::string& origin) {
+ValueId RingWriter::rotate(ValueId v, const std::string& origin, ValueId out) {
   Rotate around;
   around.over = GroupRef::along({AxisKind::kContext});
-  const ValueId arrived = builder_.emit(around, origin, {v})[0];
+  const ValueId arrived = builder_.emit(around, origin, {v}, {out})[0];
   if (inner_) ops_.back().queue = Queue::kTensor;
   return arrived;
 }
@@ -110,23 +111,30 @@ void RingWriter::differentiate(const Op& op) {
                : builder_.emit_one(Sum{.terms = 2}, name + ".sum", {arrived, made[1]});
     block = next;
   }
-  if (!is_f32) write(queries, op.outputs[0], op.origin);
-  write(rotate(keys, op.origin + ".d_kv"), op.outputs[1], op.origin + ".kv");
+  const ValueId home =
+      rotate(keys, op.origin + ".d_kv", is_f32 ? op.outputs[1] : ValueId(kNone));
+  if (is_f32) return;
+  write(queries, op.outputs[0], op.origin);
+  write(home, op.outputs[1], op.origin + ".kv");
 }
-
-uint8_t index_of(const Graph& g, const Op& op) { return g[op.outputs[0]].indexed_by; }
 
 void rotate_keys(Graph& graph, std::vector<Op>& ops, bool inner) {
   std::vector<Op> old;
   old.swap(ops);
   for (Op& op : old) {
-    RingWriter to(graph, ops, index_of(graph, op), inner);
-    if (op.is<Attention>() && op.as<Attention>().ring > 0)
-      to.attend(op);
-    else if (op.is<AttentionGrad>() && op.as<AttentionGrad>().of.ring > 0)
-      to.differentiate(op);
-    else
+    const Attention* const attention = op.if_as<Attention>();
+    const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
+    const bool rings = attention != nullptr ? attention->ring > 0
+                                            : gradient != nullptr && gradient->of.ring > 0;
+    if (!rings) {
       ops.push_back(std::move(op));
+      continue;
+    }
+    RingWriter to(graph, ops, graph[op.outputs[0]].indexed_by, inner);
+    if (attention != nullptr)
+      to.attend(op);
+    else
+      to.differentiate(op);
   }
 }
 

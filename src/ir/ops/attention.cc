@@ -87,13 +87,13 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   // Where a rank has some of the queries, the gradient of the packed heads is that of split_heads.
   const char* const queries =
       a.of.separate_kv && !a.of.non_causal ? ".queries.gradient" : ".gradient";
-  const DType type = a.of.visit > 0 ? DType::kF32 : in[0]->dtype;
-  std::vector<OutputSpec> out = {{queries, type, in[0]->shape}};
+  const DType made = a.of.visit > 0 ? DType::kF32 : in[0]->dtype;
+  std::vector<OutputSpec> out = {{queries, made, in[0]->shape}};
   const auto add = [&](AttentionGrad::In slot, const char* name, DType type) {
     const int operand = input_index(a, slot);
     if (operand != kNone) out.push_back({name, type, in[operand]->shape});
   };
-  add(AttentionGrad::kKv, ".kv.gradient", type);
+  add(AttentionGrad::kKv, ".kv.gradient", made);
   add(AttentionGrad::kBias, ".bias.gradient", a.accum_dtype);
   return out;
 }
