@@ -245,6 +245,8 @@ FACTORS = {
         "context x tensor": layout(context=2, tensor=2),
         "context x data": layout(context=2, data=2, zero=3),
         "balanced context": layout(context=2, context_balance=True, pipeline=2),
+        "ring": layout(context=2, context_method="ring", context_balance=True),
+        "ring x tensor": layout(context=2, context_method="ring", tensor=2, zero=2),
         "heads": layout(context=2, context_method="heads"),
         "heads x tensor": layout(context=2, context_method="heads", tensor=2, zero=3),
     },

@@ -257,18 +257,20 @@ def draw_context(rng, case):
 # How attention sees the tokens of other ranks.
 METHODS = {"gather": {"layout.context_method": "gather", "layout.context_balance": False},
            "balanced": {"layout.context_method": "gather", "layout.context_balance": True},
+           "ring": {"layout.context_method": "ring", "layout.context_balance": True},
+           "plain ring": {"layout.context_method": "ring", "layout.context_balance": False},
            "heads": {"layout.context_method": "heads", "layout.context_balance": False}}
 
 
 def method_fits(case, method, context):
     """Whether the tokens can be divided into two chunks per rank; or the heads among the ranks, and
     also the key/value heads where several ranks cannot hold the same ones."""
-    if method == "balanced":
+    if method in ("balanced", "ring"):
         return case["model.context"] % (2 * context) == 0
     ranks = case["layout.tensor"] * context
     whole = (case["optimizer.kind"] in ("adafactor", "muon") or "lora.rank" in case
              or "optimizer.groups" in case or case["model.family"] == "olmo2")
-    return method == "gather" or (case["model.heads"] % ranks == 0
+    return method in ("gather", "plain ring") or (case["model.heads"] % ranks == 0
                                   and not (whole and copies_heads(case, ranks)))
 
 

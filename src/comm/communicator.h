@@ -55,6 +55,9 @@ class Communicator {
   // Any dtype. `in` and `out` have one chunk of equal size per rank, in the order of ranks, and do
   // not overlap: chunk k of `in` becomes this rank's chunk of `out` on rank k.
   virtual Ticket all_to_all(const TensorView& in, const TensorView& out) = 0;
+  // Any dtype. `in` becomes `out` on the next rank of the group, and on the first one for the last.
+  // They have equal sizes and do not overlap.
+  virtual Ticket rotate(const TensorView& in, const TensorView& out) = 0;
   // Any dtype. `peer` is an index in ranks(). Sender and receiver pass the same number of bytes.
   virtual Ticket send(const TensorView& x, int64_t peer) = 0;
   virtual Ticket receive(const TensorView& x, int64_t peer) = 0;

@@ -194,6 +194,9 @@ class MpiCommunicator : public Communicator {
   Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t share) override {
     return push(collectives_, all_gather_transfer(member(), part, whole, share));
   }
+  Ticket rotate(const TensorView& in, const TensorView& out) override {
+    return push(collectives_, rotate_transfer(member(), in, out));
+  }
   Ticket all_to_all(const TensorView& in, const TensorView& out) override {
     return push(collectives_, all_to_all_transfer(member(), in, out));
   }

@@ -52,6 +52,10 @@ class SelfCommunicator : public Communicator {
     copy(in, out, in.elements());
     return over();
   }
+  Ticket rotate(const TensorView& in, const TensorView& out) override {
+    copy(in, out, in.elements());
+    return over();
+  }
   Ticket send(const TensorView&, int64_t peer) override { no_peer(peer); }
   Ticket receive(const TensorView&, int64_t peer) override { no_peer(peer); }
   bool progress() override { return false; }

@@ -198,6 +198,20 @@ Transfer all_to_all_transfer(const Member& m, const TensorView& in, const Tensor
   return t;
 }
 
+Transfer rotate_transfer(const Member& m, const TensorView& in, const TensorView& out) {
+  const int64_t bytes = in.bytes(), next = (m.rank + 1) % m.size;
+  CHECK(m.size > 1 && out.bytes() == bytes && out.dtype == in.dtype,
+        "rotate of {} bytes to {} bytes among {} ranks", bytes, out.bytes(), m.size);
+  Transfer t;
+  t.steps = (bytes + kPieceBytes - 1) / kPieceBytes;
+  t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
+    const int64_t begin = step.index * kPieceBytes, n = std::min(kPieceBytes, bytes - begin);
+    add(to, out.as<std::byte>() + begin, n, (m.rank + m.size - 1) % m.size, true);
+    add(to, in.as<std::byte>() + begin, n, next, false);
+  };
+  return t;
+}
+
 Transfer all_reduce_transfer(const Member& m, const TensorView& in, const TensorView& out,
                              Reduction r) {
   CHECK(in.elements() == out.elements() && in.dtype == out.dtype, "all_reduce of {} {} to {} {}",

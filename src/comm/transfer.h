@@ -5,6 +5,7 @@
 //   all_gather       step c sends piece c of this rank's part to all others, which receive it in
 //                    its final place
 //   all_to_all       step c sends piece c of chunk d to rank d, in its final place
+//   rotate           step c sends piece c of the array to the next rank
 //   all_reduce       reduce_scatter, then all_gather of the parts; a small array is sent whole
 //                    to all other ranks in one step
 #pragma once
@@ -65,6 +66,7 @@ Transfer reduce_scatter_transfer(const Member& m, const TensorView& whole, const
 Transfer all_gather_transfer(const Member& m, const TensorView& part, const TensorView& whole,
                              int64_t share);
 Transfer all_to_all_transfer(const Member& m, const TensorView& in, const TensorView& out);
+Transfer rotate_transfer(const Member& m, const TensorView& in, const TensorView& out);
 Transfer message_transfer(const TensorView& x, int64_t peer, bool receives);
 
 }  // namespace tessera::comm

@@ -17,8 +17,8 @@ enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B, kZeroBu
 constexpr size_t count_of(PipelineSchedule) {
   return static_cast<size_t>(PipelineSchedule::kZeroBubble) + 1;
 }
-enum class ContextMethod : uint8_t { kGather, kHeads };
-constexpr size_t count_of(ContextMethod) { return static_cast<size_t>(ContextMethod::kHeads) + 1; }
+enum class ContextMethod : uint8_t { kGather, kHeads, kRing };
+constexpr size_t count_of(ContextMethod) { return static_cast<size_t>(ContextMethod::kRing) + 1; }
 enum class ZeroReduce : uint8_t { kLast, kEach };
 enum class AttentionKind : uint8_t { kFused, kUnfused };
 enum class AttentionScoresDType : uint8_t { kF32, kCompute };
@@ -52,12 +52,13 @@ struct Layout {
     visit("context", self.context, "ranks that share a sequence");
     visit(
         "context_method", self.context_method,
-        "gather | heads: how attention sees the tokens of other ranks. gather: it gathers keys and "
-        "values; heads: an all-to-all gives each rank all tokens of some heads");
+        "gather | heads | ring: how attention sees the tokens of other ranks. gather: it gathers keys and "
+        "values; heads: an all-to-all gives each rank all tokens of some heads; ring: keys and values "
+        "pass from rank to rank");
     visit("context_balance", self.context_balance,
           "each context rank has an early and a late chunk of every sequence, so that all have the "
           "same number of pairs of query and key; false: one contiguous part. Only for "
-          "context_method: gather");
+          "context_method: gather and ring");
     visit("expert", self.expert, "data-parallel ranks that divide the experts; divides data");
     visit("sequence_parallel", self.sequence_parallel,
           "split norms and residuals over tensor ranks");
@@ -168,7 +169,7 @@ constexpr const char* enum_names(Precision) { return "fp32|bf16|bf16_sr|fp16|aut
 constexpr const char* enum_names(PipelineSchedule) {
   return "gpipe|1f1b|interleaved_1f1b|zero_bubble";
 }
-constexpr const char* enum_names(ContextMethod) { return "gather|heads"; }
+constexpr const char* enum_names(ContextMethod) { return "gather|heads|ring"; }
 constexpr const char* enum_names(ZeroReduce) { return "last|each"; }
 constexpr const char* enum_names(AttentionKind) { return "fused|unfused"; }
 constexpr const char* enum_names(AttentionScoresDType) { return "f32|compute"; }

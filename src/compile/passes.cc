@@ -65,6 +65,10 @@ void run_schedule(State& s, const Context& c) {
   p.ordered_transfers = c.target.ordered_transfers;
 }
 
+bool rings(const Context& c) {
+  return c.request.layout.context > 1 && c.request.layout.context_method == ContextMethod::kRing;
+}
+
 bool assigns_optimizers(const Context& c) {
   return !c.request.groups.empty() || traits_of(c.request.optimizer.kind).matrices;
 }
@@ -159,10 +163,12 @@ constexpr Pass kPasses[] = {
     {"gather_keys", Level::kTyped,
      [](const Context& c) {
        return c.request.layout.context > 1 &&
-              c.request.layout.context_method == ContextMethod::kGather;
+              c.request.layout.context_method != ContextMethod::kHeads;
      },
-     "`layout.context` with `layout.context_method: gather`",
-     [](State& s, const Context&) { gather_keys(s.graph); }, Invariant::kTypes},
+     "`layout.context` with `layout.context_method: gather` or `ring`",
+     [](State& s, const Context& c) {
+       gather_keys(s.graph, rings(c) ? c.request.layout.context : 0);
+     }, Invariant::kTypes},
     {"shard", Level::kSharded, always, "always",
      [](State& s, const Context& c) { shard(s.graph, c.request.layout); }, Invariant::kSignatures},
     {"drop_sharded_ahead", Level::kSharded,
@@ -224,6 +230,9 @@ constexpr Pass kPasses[] = {
      Invariant::kSameBytes},
     {"remove_dead_ops", Level::kDifferentiated, always, "always",
      [](State& s, const Context&) { remove_dead_ops(s.graph); }, Invariant::kSameBytes},
+    {"rotate_keys", Level::kDifferentiated, rings,
+     "`layout.context` with `layout.context_method: ring`",
+     [](State& s, const Context&) { rotate_keys(s.graph); }, Invariant::kSameBytes},
     {"assign_queues", Level::kDifferentiated, overlaps_tensor, "`compiler.tp_comm_overlap`",
      [](State& s, const Context&) { assign_queues(s.graph); }, Invariant::kSameBytes},
     {"chunk_layers", Level::kDifferentiated,

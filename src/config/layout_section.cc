@@ -121,6 +121,13 @@ void check_policies(const RunConfig& run, KeyErrors& errors) {
   if (run.compiler.tp_comm_overlap && model::rule_of(run.model.family).has_encoder)
     errors.add("compiler.tp_comm_overlap", "= true is not supported by family {}. Remove it.",
                name_of_entry(run.model.family));
+  const bool rings = l.context > 1 && l.context_method == compile::ContextMethod::kRing;
+  if (rings && run.run.device == Device::kCuda)
+    errors.add("layout.context_method",
+               "= ring is not supported with run.device = cuda. Set it to gather or heads.");
+  if (run.compiler.tp_comm_overlap && rings)
+    errors.add("compiler.tp_comm_overlap",
+               "= true is not supported with layout.context_method = ring. Remove it.");
   if (run.compiler.tp_comm_overlap && l.recompute.starts_with("full"))
     errors.add(
         "compiler.tp_comm_overlap",

@@ -140,6 +140,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          ReduceScatter,     //
                                          AllGather,         //
                                          AllToAll,          //
+                                         Rotate,            //
                                          Slice,             //
                                          Pad,               //
                                          MarkShared,        //

@@ -120,6 +120,7 @@ enum class CommKind : uint8_t {
   kReduceScatter,
   kAllGather,
   kAllToAll,
+  kRotate,
   kSend,
   kReceive
 };

@@ -39,6 +39,10 @@ struct AttentionScope {
   // The position of the first query among the keys: row r is query i = first_query + r. Not with a
   // bias.
   int64_t first_query = 0;
+  // If the keys are a block of a sequence: the position of the first of them, and the tokens of the
+  // sequence, of which first_query and documents [B, tokens] then are. The attention must be causal,
+  // and the first query not before the first key. tokens 0: the keys are the whole sequence.
+  int64_t first_key = 0, tokens = 0;
   int64_t window = 0;  // and only to keys j > i - window; 0: no window
   float soft_cap = 0;  // cap(s) = soft_cap * tanh(s / soft_cap); 0: s. Not with a bias
   // [B, S] i32: a query attends only to keys of its own document; no data: one document per row.
@@ -58,6 +62,7 @@ struct AttentionDropout {
   TensorView samples;                    // [B] i64
   int64_t first_head = 0;                // global number of local head 0
   int64_t first_query = 0, queries = 0;  // in the whole sequence; queries 0: T
+  int64_t first_key = 0, keys = 0;       // a multiple of 4, and the S of the whole; keys 0: S
 };
 
 struct AttentionArgs {
@@ -69,6 +74,9 @@ struct AttentionArgs {
   TensorView kv = {};  // [B, S, KV, 2, D]: keys and values in an array of their own; no data: S = T
   AttentionScope scope = {};
   TensorView sinks = {};  // [H] f32, bf16 or f16; no data: none
+  // out, which is f32, and lse contain the result for other keys, and become that for these and
+  // those: a softmax over both. Without sinks, which belong to the other keys. Only on the CPU.
+  bool continues = false;
 };
 void launch(Cpu, const Launch&, const AttentionArgs&);
 void launch(Gpu, const Launch&, const AttentionArgs&);
@@ -86,6 +94,7 @@ struct AttentionGradArgs {
   AttentionScope scope = {};
   TensorView d_bias = {};   // [H, N] f32, bf16 or f16  added to
   bool fresh_bias = false;  // … or written
+  bool add = false;         // d_qkv and d_kv are f32 and added to. Only on the CPU
 };
 void launch(Cpu, const Launch&, const AttentionGradArgs&);
 void launch(Gpu, const Launch&, const AttentionGradArgs&);

@@ -118,6 +118,7 @@ GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardw
 double collective_s(CommKind kind, double bytes, const GroupShape& group,
                     const Hardware& hardware) {
   if (group.members == 1) return 0;
+  if (kind == CommKind::kRotate) return message_s(bytes, group, hardware);
   const double passes = passes_of(kind);
   double best = ring_s(bytes, group, passes, hardware);
   if (kind == CommKind::kAllReduce) best = std::min(best, tree_s(bytes, group, hardware));

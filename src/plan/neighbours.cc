@@ -169,17 +169,20 @@ void add_contexts(Neighbours& n, const compile::CompileRequest& request) {
   n.exchange("context", &compile::Layout::context, "tensor", &compile::Layout::tensor);
   n.exchange("data", &compile::Layout::data, "context", &compile::Layout::context);
   n.exchange("tensor", &compile::Layout::tensor, "context", &compile::Layout::context);
-  if (l.context_method == compile::ContextMethod::kGather && request.tokens % (2 * l.context) == 0)
+  if (l.context_method != compile::ContextMethod::kHeads && request.tokens % (2 * l.context) == 0)
     n.add(fmt::format("layout.context_balance={}", !l.context_balance),
           [](compile::CompileRequest& r) { r.layout.context_balance = !r.layout.context_balance; });
-  const bool heads = l.context_method == compile::ContextMethod::kHeads;
-  n.add(heads ? "layout.context_method=gather"
-              : "layout.context_method=heads layout.context_balance=false",
-        [heads](compile::CompileRequest& r) {
-          r.layout.context_method =
-              heads ? compile::ContextMethod::kGather : compile::ContextMethod::kHeads;
-          r.layout.context_balance = false;
-        });
+  for (const compile::ContextMethod method : Enumerators<compile::ContextMethod>()) {
+    if (method == l.context_method) continue;
+    const bool heads = method == compile::ContextMethod::kHeads;
+    const bool unbalances = heads && l.context_balance;
+    n.add(fmt::format("layout.context_method={}{}", name_of_entry(method),
+                      unbalances ? " layout.context_balance=false" : ""),
+          [method, unbalances](compile::CompileRequest& r) {
+            r.layout.context_method = method;
+            if (unbalances) r.layout.context_balance = false;
+          });
+  }
 }
 
 }  // namespace

@@ -64,11 +64,15 @@ std::vector<int64_t> contexts(const SearchRequest& r, int64_t devices) {
 }
 
 // Returns the ways to divide attention among context-parallel ranks to try: gathered keys, balanced
-// where the tokens allow it, and all-to-all over heads.
+// where the tokens allow it, a ring in the same way, and all-to-all over heads.
 std::vector<compile::Layout> context_methods(const SearchRequest& r, compile::Layout l) {
   l.context_method = compile::ContextMethod::kGather;
   l.context_balance = l.context > 1 && r.base.tokens % (2 * l.context) == 0;
   std::vector<compile::Layout> all = {l};
+  if (l.context > 1) {
+    l.context_method = compile::ContextMethod::kRing;
+    all.push_back(l);
+  }
   l.context_method = compile::ContextMethod::kHeads;
   l.context_balance = false;
   const bool copies = compile::head_copies(r.base.model, l) > 1;
@@ -166,9 +170,8 @@ std::string text_of(const Candidate& c) {
   std::string context;
   if (l.context > 1)
     context = fmt::format("context {} ({}) x ", l.context,
-                          l.context_method == compile::ContextMethod::kHeads ? "heads"
-                          : l.context_balance                                ? "balanced gather"
-                                                                             : "gather");
+                          fmt::format("{}{}", l.context_balance ? "balanced " : "",
+                                      name_of_entry(l.context_method)));
   std::string text = fmt::format("tensor {} x {}pipeline {} x data {}, micro {}", l.tensor, context,
                                  l.pipeline, l.data, c.micro);
   if (l.expert > 1) text += fmt::format(", expert {}", l.expert);

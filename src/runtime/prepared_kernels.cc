@@ -111,7 +111,7 @@ std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan v
   const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
   const Attention& a = gradient ? gradient->of : op.as<Attention>();
   if (a.bias_distance > 0 || a.window > 0 || a.soft_cap > 0 || a.sinks || a.dropout > 0 ||
-      a.value_width > 0)
+      a.value_width > 0 || a.ring > 0)
     return std::nullopt;
   const Value& q = values[op.inputs[0]];
   if (q.sharding.cut == ContextCut::kZigzag) return std::nullopt;  // two ranges of queries

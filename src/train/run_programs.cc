@@ -134,6 +134,12 @@ void resolve_machine(config::RunConfig& config, const CpuFeatures& cpu) {
   config::Device& device = config.run.device;
   if (device == config::Device::kAuto)
     device = why_no_gpu().empty() ? config::Device::kCuda : config::Device::kCpu;
+  if (device == config::Device::kCuda && config.layout.context > 1 &&
+      config.layout.context_method == compile::ContextMethod::kRing)
+    throw Error(
+        "{}: layout.context_method = ring is not supported on a GPU. Set it to gather or heads, or "
+        "run.device: cpu.",
+        config.source);
   if (device == config::Device::kCuda && config.precision == compile::Precision::kAuto)
     config.precision = compile::Precision::kBf16;
   config.precision = resolve_precision(config.precision, cpu);

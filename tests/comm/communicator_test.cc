@@ -169,6 +169,20 @@ TEST(Communicator, AllToAllGivesEachRankItsChunk) {
     }
 }
 
+TEST(Communicator, RotateGivesEachRankThePreviousValue) {
+  if (ranks().size() == 1) return;
+  const auto all = everyone();
+  const int64_t own = ranks().rank(), previous = (own + ranks().size() - 1) % ranks().size();
+  for (const DType type : kCarried)
+    for (const int64_t n : {int64_t{1}, int64_t{7}, int64_t{1000}, int64_t{600'001}}) {
+      Tensor to(type, n);
+      finish(*all, all->rotate(input(type, n, own, 13).view, to.view));
+      const Tensor from = input(type, n, previous, 13);
+      EXPECT_EQ(std::memcmp(to.view.data, from.view.data, static_cast<size_t>(to.view.bytes())), 0)
+          << name_of(type) << " × " << n;
+    }
+}
+
 TEST(Communicator, MessagesArriveInOrder) {
   if (ranks().size() == 1) return;
   const auto all = everyone();

@@ -237,8 +237,20 @@ class Lockstep {
     synchronise(b.launch.stream);
   }
 
+  // Every rank gets the shard of the previous rank of its group.
+  void run_rotate(const Op& op, int64_t layer) {
+    for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
+      const std::vector<int64_t> group = group_of(g_.mesh, *over_of(op.attributes), r);
+      const auto own = std::find(group.begin(), group.end(), r) - group.begin();
+      const int64_t from = group[(own + group.size() - 1) % group.size()];
+      const TensorView x = view(from, op.inputs[0], layer), y = view(r, op.outputs[0], layer);
+      std::memcpy(y.data, x.data, static_cast<size_t>(y.bytes()));
+    }
+  }
+
   // Every rank's result from what the ranks of its group hold.
   void run_collective(const Op& op, int64_t layer) {
+    if (op.is<Rotate>()) return run_rotate(op, layer);
     const ValueId x = op.inputs[0], y = op.outputs[0];
     const GroupRef& over = *over_of(op.attributes);
     const AllReduce* const sum = op.if_as<AllReduce>();

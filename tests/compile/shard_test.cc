@@ -147,7 +147,9 @@ struct ContextWay {
 };
 constexpr ContextWay kContextWays[] = {{compile::ContextMethod::kGather, false},
                                        {compile::ContextMethod::kGather, true},
-                                       {compile::ContextMethod::kHeads, false}};
+                                       {compile::ContextMethod::kHeads, false},
+                                       {compile::ContextMethod::kRing, false},
+                                       {compile::ContextMethod::kRing, true}};
 
 Trial with_context(Trial s, const ContextWay& way, int64_t context, int64_t tensor) {
   s.method = way.method;
@@ -170,6 +172,10 @@ TEST_P(EveryDecoder, ComputesTheSameWithDividedSequences) {
     for (const auto& [context, tensor] : {std::pair<int64_t, int64_t>{4, 1}, {2, 2}}) {
       Trial s = of(GetParam());
       s.model.dropout = s.model.attention_dropout = 0.1;
+      // With a ring and dropout, blocks must have a multiple of four tokens.
+      if (way.method == compile::ContextMethod::kRing &&
+          kTokens / context / (way.balance ? 2 : 1) % 4 != 0)
+        s.model.attention_dropout = 0;
       s.sequence_parallel = s.selective = tensor > 1;
       expect_equal(with_context(s, way, context, tensor));
     }

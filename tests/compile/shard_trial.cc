@@ -70,7 +70,9 @@ Graph built(const Trial& s) {
     compile::unfuse_cross_entropy(g);
   if (s.options.attention == compile::AttentionKind::kUnfused) compile::materialise_attention(g);
   if (s.type == DType::kBF16) compile::apply_precision(g, compile::Precision::kBf16);
-  if (s.context > 1 && s.method == compile::ContextMethod::kGather) compile::gather_keys(g);
+  const bool rings = s.context > 1 && s.method == compile::ContextMethod::kRing;
+  if (s.context > 1 && s.method != compile::ContextMethod::kHeads)
+    compile::gather_keys(g, rings ? s.context : 0);
   compile::shard(g, layout_of(s));
   for (const std::string& finding : verify(g)) ADD_FAILURE() << s.name << ": " << finding;
   if (s.options.fuse_bias_gelu) compile::fuse_bias_gelu(g);
@@ -80,6 +82,7 @@ Graph built(const Trial& s) {
   if (s.selective) compile::recompute_selective(g);
   if (s.options.fuse_residual_norm) compile::fuse_residual_norm(g);
   compile::remove_dead_ops(g);
+  if (rings) compile::rotate_keys(g);
   return g;
 }
 

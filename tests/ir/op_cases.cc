@@ -322,6 +322,7 @@ std::vector<Case> communications() {
       {"reduce_scatter", ReduceScatter{.over = tensor, .dim = 1}, {x(s)}, {x(s)}},
       {"all_gather", AllGather{.over = tensor, .dim = 1}, {x(s)}, {x(s)}},
       {"all_to_all", AllToAll{.over = tensor, .from = 1, .to = 2}, {x(s)}, {x(s)}},
+      {"rotate", Rotate{.over = tensor}, {x(s)}, {x(s)}},
       {"slice", Slice{.over = tensor, .dim = 1}, {x(s)}, {x(s)}},
       {"pad", Pad{.over = tensor, .dim = 1}, {x(s)}, {x(s)}},
       {"mark_shared", MarkShared{.over = tensor}, {x(s)}, {x(s)}},

@@ -61,6 +61,88 @@ void compare_parts(const AttentionSizes& z, int64_t parts, const AttentionScope&
   EXPECT_LT(distance(cut(d_qkv, 0, z.t, z.g, 2), sum), 1e-6);
 }
 
+// A sequence in blocks of queries and of keys. Each block of queries attends to its own block and
+// then continues with earlier ones, and the gradients add up, as on the ranks of a ring.
+void compare_blocks(const AttentionSizes& z, int64_t blocks, const AttentionScope& whole_scope,
+                    AttentionDropout drop = {}, const TensorView& sinks = {}) {
+  SCOPED_TRACE(fmt::format("T {} in {} blocks, window {}", z.t, blocks, whole_scope.window));
+  const Array qkv = Array::random(z.qkv(), 1), d_out = Array::random(z.out(), 2);
+  const Array out(z.out()), lse({z.b, z.heads(), z.t}), d_qkv(z.qkv());
+  compute(AttentionArgs{qkv, out, lse, 0.3f, drop, {}, whole_scope, sinks}, 2);
+  compute(AttentionGradArgs{qkv, out, lse, d_out, d_qkv, 0.3f, drop, {}, {}, whole_scope}, 2);
+  const int64_t rows = z.t / blocks;
+  const auto per_head = [&](const Array& a, int64_t begin) {
+    Array packed({z.b, z.t, z.kv, z.g, z.d});
+    std::memcpy(packed.data(), a.data(), static_cast<size_t>(a.view().bytes()));
+    return cut(packed, begin, rows, 0, z.g);
+  };
+  std::vector<Array> kv, d_kv;
+  for (int64_t k = 0; k < blocks; ++k) {
+    kv.push_back(cut(qkv, k * rows, rows, z.g, 2));
+    d_kv.emplace_back(kv[0].shape());
+  }
+  drop.queries = drop.keys = z.t;
+  for (int64_t block = 0; block < blocks; ++block) {
+    AttentionScope scope = whole_scope;
+    scope.tokens = z.t;
+    scope.first_query = drop.first_query = block * rows;
+    const Array q = cut(qkv, block * rows, rows, 0, z.g), d_part = per_head(d_out, block * rows);
+    const Shape shape{z.b, rows, z.heads(), z.d};
+    const Array out_part(shape), lse_part({z.b, z.heads(), rows}), d_q(q.shape());
+    const TensorView d_rows = {d_part.data(), DType::kF32, shape};
+    for (int64_t k = block; k >= 0; --k) {
+      scope.first_key = drop.first_key = k * rows;
+      AttentionArgs a{q, out_part, lse_part, 0.3f, drop, kv[k], scope};
+      if (k == block) a.sinks = sinks;
+      a.continues = k < block;
+      compute(a, 2);
+    }
+    EXPECT_LT(distance(out_part, numbers(per_head(out, block * rows))), 1e-6) << block;
+    for (int64_t k = block; k >= 0; --k) {
+      scope.first_key = drop.first_key = k * rows;
+      AttentionGradArgs a{q,   out_part, lse_part, d_rows,  d_q,
+                          0.3f, drop,    kv[k],    d_kv[k], scope};
+      a.add = true;
+      compute(a, 2);
+    }
+    EXPECT_LT(distance(d_q, numbers(cut(d_qkv, block * rows, rows, 0, z.g))), 2e-6) << block;
+  }
+  for (int64_t k = 0; k < blocks; ++k)
+    EXPECT_LT(distance(d_kv[k], numbers(cut(d_qkv, k * rows, rows, z.g, 2))), 2e-6) << k;
+}
+
+TEST(AttentionPart, ContinuesFromBlockToBlock) {
+  for_every_target([] {
+    for (const auto& [tokens, blocks] :
+         {std::pair{128, 2}, {256, 4}, {96, 2}, {130, 2}, {30, 3}, {8, 8}})
+      compare_blocks({2, tokens, 2, 2, 16}, blocks, {});
+    Array sinks({4});
+    for (int64_t h = 0; h < 4; ++h) sinks.set(h, static_cast<double>(h) - 2);
+    compare_blocks({1, 120, 2, 2, 24}, 3, {}, {}, sinks);
+  });
+}
+
+TEST(AttentionPart, ContinuesWithinMasks) {
+  for (const int64_t window : {1, 5, 64, 70, 100, 180}) {
+    AttentionScope scope;
+    scope.window = window;
+    compare_blocks({1, 204, 1, 2, 24}, 4, scope);
+  }
+  const AttentionSizes z{2, 240, 1, 2, 16};
+  Array documents({z.b, z.t}, DType::kI32);
+  for (int64_t i = 0; i < z.b * z.t; ++i)
+    documents.set(i, i % z.t < 20 ? 0 : i % z.t < 200 + i / z.t ? 1 : 2);
+  AttentionScope scope;
+  scope.documents = documents;
+  compare_blocks(z, 4, scope);
+  scope.window = 30;
+  scope.soft_cap = 2;
+  compare_blocks(z, 3, scope);
+  Array samples({2}, DType::kI64);
+  samples.set(1, 7);
+  compare_blocks({2, 96, 2, 1, 16}, 4, {}, {{.probability = 0.3f, .key = 5}, samples, 4});
+}
+
 TEST(AttentionPart, EqualsTheRowsOfTheWhole) {
   for_every_target([] {
     for (const auto& [tokens, parts] :

@@ -56,11 +56,14 @@ struct Way {
   compile::ContextMethod method;
   bool balance;
 };
-constexpr auto kGather = compile::ContextMethod::kGather, kHeads = compile::ContextMethod::kHeads;
+constexpr auto kGather = compile::ContextMethod::kGather, kHeads = compile::ContextMethod::kHeads,
+               kRing = compile::ContextMethod::kRing;
 constexpr Way kWays[] = {
     {1, 4, 1, 1, 1, kGather, false}, {1, 4, 1, 1, 2, kGather, true}, {1, 4, 1, 1, 3, kHeads, false},
     {1, 2, 2, 1, 1, kGather, true},  {1, 2, 2, 1, 1, kHeads, false}, {2, 2, 1, 1, 3, kGather, true},
     {2, 2, 1, 1, 1, kHeads, false},  {1, 2, 1, 2, 0, kGather, true}, {1, 2, 1, 2, 2, kHeads, false},
+    {1, 4, 1, 1, 1, kRing, false},   {1, 4, 1, 1, 2, kRing, true},   {1, 2, 2, 1, 1, kRing, true},
+    {2, 2, 1, 1, 3, kRing, true},    {1, 2, 1, 2, 0, kRing, true},   {1, 2, 1, 2, 2, kRing, false},
 };
 
 class ContextRanks : public ::testing::TestWithParam<model::Family> {};
@@ -85,9 +88,7 @@ TEST_P(ContextRanks, TrainTheSameInEveryLayout) {
     for (size_t i = 0; i < found.size(); ++i)
       EXPECT_NEAR(found[i], expected[i], (i % 2 == 0 ? 1e-5 : 1e-4) * expected[i])
           << "context " << w.context << ", tensor " << w.tensor << ", pipeline " << w.pipeline
-          << (w.method == kHeads ? ", heads"
-              : w.balance        ? ", balanced"
-                                 : "")
+          << ", " << name_of_entry(w.method) << (w.balance ? ", balanced" : "")
           << ", figure " << i;
   }
 }

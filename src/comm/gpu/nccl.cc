@@ -195,6 +195,14 @@ class NcclCommunicator : public Communicator {
     copy_in_stream(stream_, chunk(out, rank()), chunk(in, rank()), bytes);
     return over();
   }
+  Ticket rotate(const TensorView& in, const TensorView& out) override {
+    const int64_t next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
+    together([&](int64_t peer) {
+      if (peer == next) give(in.data, in.bytes(), peer);
+      if (peer == previous) take(out.data, out.bytes(), peer);
+    });
+    return over();
+  }
   Ticket send(const TensorView& x, int64_t peer) override {
     give(x.data, x.bytes(), peer);
     return over();

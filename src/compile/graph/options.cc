@@ -56,7 +56,7 @@ void materialise_attention(Graph& graph, bool half) {
   });
 }
 
-void gather_keys(Graph& graph) {
+void gather_keys(Graph& graph, int64_t ring) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, Attention attends) {
     CHECK(!attends.separate_kv && !attends.non_causal, "{} is not causal self-attention",
           op.origin);
@@ -64,6 +64,7 @@ void gather_keys(Graph& graph) {
     std::vector<ValueId> in = b.emit(SplitHeads{}, op.origin, {op.inputs[0]});
     in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
     attends.separate_kv = true;
+    attends.ring = ring;
     b.emit(attends, op.origin, in, op.outputs);
   });
 }

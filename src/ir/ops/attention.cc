@@ -68,9 +68,11 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
         "attention expects packed qkv and the operands of its attributes");
   CHECK(a.window == 0 || !a.non_causal, "a window of {} in attention to all keys", a.window);
   CHECK(a.soft_cap == 0 || a.bias_distance == 0, "attention with a soft cap and biases");
+  CHECK(a.ring == 0 || (a.separate_kv && !a.non_causal && a.bias_distance == 0),
+        "ring attention needs causal attention to an operand with keys, and no biases");
   const Shape out = out_shape(a, in[0]->shape);
   check_optional(a, a.bias_distance, in, out);
-  return {{"", in[0]->dtype, out}, {".lse", DType::kF32, lse_shape(out)}};
+  return {{"", a.visit > 0 ? DType::kF32 : in[0]->dtype, out}, {".lse", DType::kF32, lse_shape(out)}};
 }
 
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
@@ -85,12 +87,13 @@ std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   // Where a rank has some of the queries, the gradient of the packed heads is that of split_heads.
   const char* const queries =
       a.of.separate_kv && !a.of.non_causal ? ".queries.gradient" : ".gradient";
-  std::vector<OutputSpec> out = {{queries, in[0]->dtype, in[0]->shape}};
+  const DType made = a.of.visit > 0 ? DType::kF32 : in[0]->dtype;
+  std::vector<OutputSpec> out = {{queries, made, in[0]->shape}};
   const auto add = [&](AttentionGrad::In slot, const char* name, DType type) {
     const int operand = input_index(a, slot);
     if (operand != kNone) out.push_back({name, type, in[operand]->shape});
   };
-  add(AttentionGrad::kKv, ".kv.gradient", in[0]->dtype);
+  add(AttentionGrad::kKv, ".kv.gradient", made);
   add(AttentionGrad::kBias, ".bias.gradient", a.accum_dtype);
   return out;
 }
@@ -111,13 +114,18 @@ const char* split_labels(const Attention& a) {
   return a.separate_kv && !a.non_causal ? "btk" : "bk";
 }
 
+// The labels of keys and values: all those of a sequence, or those of a ring's rank, which are
+// divided as its queries are.
+constexpr const char* kAllKeys = "bskpd";
+const char* key_labels(const Attention& a) { return a.ring > 0 ? "btkpd" : kAllKeys; }
+
 // Adds the labels of optional operands. A is one of the three ops. A bias has one row per head,
 // labeled as a group: it requires one query head per group.
 template <class A>
-void add_labels(const A& a, bool separate_kv, ShardingRule& r) {
+void add_labels(const A& a, bool separate_kv, ShardingRule& r, const char* keys = kAllKeys) {
   A::inputs(a, [&](typename A::In slot, bool has) {
     if (!has) return;
-    if (slot == A::kKv) r.inputs.emplace_back("bskpd");
+    if (slot == A::kKv) r.inputs.emplace_back(keys);
     if (slot == A::kBias) r.inputs.emplace_back("kn");
     if constexpr (requires { A::kSinks; })
       if (slot == A::kSinks) r.inputs.emplace_back("k");
@@ -126,13 +134,19 @@ void add_labels(const A& a, bool separate_kv, ShardingRule& r) {
       if (slot == A::kSamples) r.inputs.emplace_back("b");
       if (slot == A::kStep) r.inputs.emplace_back("e");
     }
+    if constexpr (requires { A::kPartLse; }) {
+      if (slot == A::kPartOut) r.inputs.emplace_back("btkv");
+      if (slot == A::kPartLse) r.inputs.emplace_back("bkt");
+    }
+    if constexpr (requires { A::kPartDQkv; })
+      if (slot == A::kPartDQkv) r.inputs.emplace_back("btkgd");
   });
 }
 
 ShardingRule sharding(const Op& op, ValueSpan) {
   const Attention& a = op.as<Attention>();
   ShardingRule r{{"btkgd"}, {"btkv", "bkt"}, split_labels(a), {}, false, false, "k"};
-  add_labels(a, a.separate_kv, r);
+  add_labels(a, a.separate_kv, r, key_labels(a));
   return r;
 }
 // Linear in d_out (input 3) only: it is multiplied by the other inputs.
@@ -140,8 +154,8 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
   const AttentionGrad& a = op.as<AttentionGrad>();
   ShardingRule r{
       {"btkgd", "btkv", "bkt", "btkv"}, {"btkgd"}, split_labels(a.of), {{3}}, false, false, "k"};
-  add_labels(a, a.of.separate_kv, r);
-  if (output_index(a, AttentionGrad::kDKv) != kNone) r.outputs.emplace_back("bskpd");
+  add_labels(a, a.of.separate_kv, r, key_labels(a.of));
+  if (output_index(a, AttentionGrad::kDKv) != kNone) r.outputs.emplace_back(key_labels(a.of));
   if (output_index(a, AttentionGrad::kDBias) != kNone) r.outputs.emplace_back("kn");
   return r;
 }
@@ -227,13 +241,22 @@ double most_causal_pairs(const Value& queries, int64_t s, int64_t window) {
   return last_causal_pairs(t, s, window);
 }
 
+// Returns the keys of the whole sequence, of which a ring's rank has a block.
+int64_t keys_of(const Value& keys, const Attention& a) {
+  return keys.shape[1] * std::max<int64_t>(a.ring, 1);
+}
+// Returns the ops among which the pairs of an attention are divided: the mean is that of one of
+// them.
+double visits_of(const Attention& a) { return a.visit > 0 ? static_cast<double>(a.ring) : 1.0; }
+
 // Returns the visible pairs of query and key. `kv` has the keys if they are an operand of their
 // own.
 double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
   const Shape &q = values[op.inputs[0]].shape, out = out_shape(a, q);
-  const int64_t t = out[1], s = values[kv == kNone ? op.inputs[0] : kv].shape[1];
+  const int64_t t = out[1], s = keys_of(values[kv == kNone ? op.inputs[0] : kv], a);
   const auto heads = static_cast<double>(out[0] * out[2]);
-  if (!a.non_causal) return heads * most_causal_pairs(values[op.inputs[0]], s, a.window);
+  if (!a.non_causal)
+    return heads * most_causal_pairs(values[op.inputs[0]], s, a.window) / visits_of(a);
   return heads * static_cast<double>(t) * static_cast<double>(s);
 }
 
@@ -243,7 +266,7 @@ void count_pairs(Flops& flops, const Op& op, ValueSpan values, const Attention& 
   flops.square = flops.model;
   if (a.non_causal) return;
   const int64_t t = values[op.inputs[0]].shape[1];
-  const int64_t s = values[kv == kNone ? op.inputs[0] : kv].shape[1];
+  const int64_t s = keys_of(values[kv == kNone ? op.inputs[0] : kv], a);
   const auto queries = static_cast<double>(t), keys = static_cast<double>(s);
   const double most = most_causal_pairs(values[op.inputs[0]], s, a.window);
   flops.square *= queries * keys / most;
@@ -280,18 +303,26 @@ Cost cost_cached(const Op& op, ValueSpan values) {
                        queries * static_cast<double>(keys), 1, 1);
 }
 
+// A visit may continue the output of the visits before it in its place, and their gradient.
+InPlace in_place(const Op& op) { return {input_index(op.as<Attention>(), Attention::kPartOut), 0}; }
+InPlace in_place_grad(const Op& op) {
+  return {input_index(op.as<AttentionGrad>(), AttentionGrad::kPartDQkv), 0};
+}
+
 }  // namespace
 
 const OpRule Attention::rule = {.infer = infer,
                                 .sharding = sharding,
                                 .gradient = gradient,
                                 .cost = cost,
+                                .in_place = in_place,
                                 .repeat = Repeat::kAttention,
                                 .prepared = Prepared::kAttention,
                                 .time = TimeGroup::kAttention};
 const OpRule AttentionGrad::rule = {.infer = infer_grad,
                                     .sharding = sharding_grad,
                                     .cost = cost_grad,
+                                    .in_place = in_place_grad,
                                     .prepared = Prepared::kAttention,
                                     .time = TimeGroup::kAttention};
 const OpRule AttentionSinksGrad::rule = {

@@ -26,7 +26,9 @@ struct Attention {
     kSinks,  // [K·G]
     kMask,   // operand of the mask, i32; for documents with kKv those of the keys
     kSamples,
-    kStep
+    kStep,
+    kPartOut,  // out and lse of the visits so far
+    kPartLse
   };
   enum Out { kOut, kLse };  // [B, T, K·G, V]; the log of each row's sum [B, K·G, T], f32
   double scale = 1;
@@ -44,6 +46,11 @@ struct Attention {
   Mask mask = Mask::kNothing;
   double dropout = 0;
   int64_t key = 0;  // seed of the dropout mask
+  // Ring attention (Liu et al. 2023): the keys are divided among `ring` ranks as the queries are,
+  // and their blocks visit all ranks. With a `visit` from 1 to `ring` the operand is the block of
+  // that visit, visit − 1 ranks before this one, and out is f32. Documents are of all tokens. 0:
+  // all visits, which the pass `rotate_keys` replaces by an op each.
+  int64_t ring = 0, visit = 0;
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);
     visit("value_width", self.value_width, Print::kUnlessDefault, at_least(0));
@@ -56,6 +63,8 @@ struct Attention {
     visit("mask", self.mask);
     visit("dropout", self.dropout, Print::kUnlessDefault, kFraction);
     visit("key", self.key, always_if(self.dropout > 0));
+    visit("ring", self.ring, Print::kUnlessDefault, at_least(0));
+    visit("visit", self.visit, Print::kUnlessDefault, between(0, static_cast<double>(self.ring)));
   }
   static void inputs(const Attention& a, auto&& slot) {
     slot(kQkv, 1);
@@ -65,6 +74,8 @@ struct Attention {
     slot(kMask, a.mask != Mask::kNothing);
     slot(kSamples, a.dropout > 0);
     slot(kStep, a.dropout > 0);
+    slot(kPartOut, a.visit > 1);
+    slot(kPartLse, a.visit > 1);
   }
   static const OpRule rule;
   bool operator==(const Attention&) const = default;
@@ -73,7 +84,9 @@ struct Attention {
 // Reads out and lse instead of sinks: the attribute of `of` is false.
 struct AttentionGrad {
   static constexpr std::string_view kName = "attention_grad";
-  enum In { kQkv, kOut, kLse, kDOut, kKv, kBias, kMask, kSamples, kStep };
+  // kPartDQkv: the gradient of the queries from the visits so far. The gradient of the keys has
+  // terms of one visit; both are f32 if `of` is a visit.
+  enum In { kQkv, kOut, kLse, kDOut, kKv, kBias, kMask, kSamples, kStep, kPartDQkv };
   enum Out { kDQkv, kDKv, kDBias };  // the gradient of the bias is added to
   Attention of = {};
   DType accum_dtype = DType::kF32;
@@ -88,6 +101,7 @@ struct AttentionGrad {
     slot(kMask, a.of.mask != Mask::kNothing);
     slot(kSamples, a.of.dropout > 0);
     slot(kStep, a.of.dropout > 0);
+    slot(kPartDQkv, a.of.visit > 1);
   }
   static void outputs(const AttentionGrad& a, auto&& slot) {
     slot(kDQkv, 1);

@@ -45,6 +45,14 @@ ShardingRule any(const Op& op, ValueSpan values) {
   return r;
 }
 
+// Any label can be split, and the shards of other ranks can be terms of a sum.
+ShardingRule rotate_sharding(const Op& op, ValueSpan values) {
+  ShardingRule r = any(op, values);
+  r.splits = r.inputs[0];
+  r.linear = {{0}};
+  return r;
+}
+
 }  // namespace
 
 bool communicates(const Op& op) { return rule_of(op).effects.comm != CommKind::kSilent; }
@@ -118,6 +126,8 @@ const OpRule AllToAll::rule = {.infer = infer,
                                .gradient = gradient,
                                .repeat = Repeat::kAttention,
                                .effects = {.converts = true, .comm = CommKind::kAllToAll}};
+const OpRule Rotate::rule = {
+    .infer = infer, .sharding = rotate_sharding, .effects = {.comm = CommKind::kRotate}};
 const OpRule Slice::rule = {.infer = infer,
                             .sharding = any,
                             .gradient = gradient,

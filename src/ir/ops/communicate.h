@@ -88,6 +88,18 @@ struct AllToAll {
   bool operator==(const AllToAll&) const = default;
 };
 
+// The value of the previous rank of the group, and on the first rank that of the last. It has the
+// sharding of the operand: its global value is that of the operand with the shards in another order.
+struct Rotate {
+  static constexpr std::string_view kName = "rotate";
+  enum In { kX };
+  enum Out { kY };
+  GroupRef over = {};
+  static void fields(auto& self, auto&& visit) { visit("over", self.over, Print::kAlways); }
+  static const OpRule rule;
+  bool operator==(const Rotate&) const = default;
+};
+
 // whole → this rank's own shard along `dim`; no communication
 struct Slice {
   static constexpr std::string_view kName = "slice";

@@ -45,6 +45,8 @@ int64_t workspace_bytes(Cpu, const AttentionArgs& a, int threads) {
 void launch(Cpu, const Launch& l, const AttentionArgs& a) {
   const PackedHeads p(a.qkv, a.kv, a.out.shape[-1]);
   check_attention(p, a.out, a.lse, a.dropout);
+  CHECK(!a.continues || (a.out.dtype == DType::kF32 && a.lse && !a.sinks),
+        "attention continues in {}", name_of(a.out.dtype));
   const TensorView& keys_in = a.kv ? a.kv : a.qkv;
   const int64_t buffers_bytes = head_buffers_bytes(p.t, p.s, p.d, HeadUse::kForward);
   const ScopeOfHeads scope(a.scope, p, static_cast<char*>(l.workspace) + l.threads * buffers_bytes);
@@ -63,6 +65,7 @@ void launch(Cpu, const Launch& l, const AttentionArgs& a) {
       h.out = p.out(a.out, b, head);
       h.lse = a.lse ? a.lse.f32() + (b * p.heads() + head) * p.t : nullptr;
       h.sink = sink_of(a.sinks, p, head);
+      h.continues = a.continues;
       h.dropout = head_dropout(a.dropout, p, b, head);
       scope.set(head, buffers, false, h);
       attend(keys, h, buffers);

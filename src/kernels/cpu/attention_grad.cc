@@ -34,6 +34,8 @@ void launch(Cpu, const Launch& l, const AttentionGradArgs& a) {
             (!a.kv || a.d_kv.elements() == a.kv.elements()),
         "attention_grad: out {}, d_out {}, qkv {}, d_qkv {}", to_string(a.out.shape),
         to_string(a.d_out.shape), to_string(a.qkv.shape), to_string(a.d_qkv.shape));
+  CHECK(!a.add || (a.kv && a.d_qkv.dtype == DType::kF32 && a.d_kv.dtype == DType::kF32),
+        "attention_grad adds to {} and {}", name_of(a.d_qkv.dtype), name_of(a.d_kv.dtype));
   const TensorView &keys_in = a.kv ? a.kv : a.qkv, &d_keys = a.kv ? a.d_kv : a.d_qkv;
   const int64_t buffers_bytes = head_buffers_bytes(p.t, p.s, p.d, HeadUse::kGradient);
   const ScopeOfHeads scope(a.scope, p, static_cast<char*>(l.workspace) + l.threads * buffers_bytes);
@@ -47,6 +49,7 @@ void launch(Cpu, const Launch& l, const AttentionGradArgs& a) {
     KeyHead keys = p.keys(keys_in, b, kv, a.scale);
     keys.dk = p.key(d_keys, b, kv);
     keys.dv = p.value(d_keys, b, kv);
+    keys.add = a.add;
     scope.set(b, buffers, keys);
     pack(keys, buffers);
     for (int64_t g = 0; g < p.g; ++g) {

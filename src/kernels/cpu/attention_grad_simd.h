@@ -105,13 +105,13 @@ HWY_NOINLINE inline void AttendQueriesGrad(const KeyHead& keys, const QueryHead&
       MixTile(b.d_scores, b.k + j * width, m, n, d, diagonal, true, b.dq + i * width);
     }
   }
-  StoreRows(b.dq, keys.queries, d, keys.scale, h.dq);
+  StoreRows(b.dq, keys.queries, d, keys.scale, h.dq, keys.add);
 }
 
 HWY_NOINLINE inline void StoreKeyGrads(const KeyHead& h, const HeadBuffers& b) {
-  StoreRows(b.dk, h.t, h.d, 1.0f, h.dk);
-  StoreRows(b.dv, h.t, h.values, 1.0f, h.dv);
-  ZeroColumns(h.t, h.values, h.d, h.dv);
+  StoreRows(b.dk, h.t, h.d, 1.0f, h.dk, h.add);
+  StoreRows(b.dv, h.t, h.values, 1.0f, h.dv, h.add);
+  if (!h.add) ZeroColumns(h.t, h.values, h.d, h.dv);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -53,7 +53,8 @@ struct KeyHead {
   int64_t queries = 0, first_query = 0;  // number, and position of the first
   float scale = 1;
   ConstRows k, v;
-  Rows dk, dv;  // gradient only
+  Rows dk, dv;       // gradient only
+  bool add = false;  // dk, dv and the dq of the query heads are added to
   bool causal = true;
   int64_t window = 0;  // number of most recent keys that a query attends to; 0: all
   float soft_cap = 0;  // 0: none
@@ -75,7 +76,7 @@ struct KeyHead {
   }
 
   Sight sight(int64_t i, int64_t j) const {
-    return causal ? Sight{first_query + i - j} : Sight{kTile, t - j < kTile ? t - j : kTile};
+    return {causal ? first_query + i - j : kTile, t - j < kTile ? t - j : kTile};
   }
 };
 
@@ -83,6 +84,7 @@ struct QueryHead {
   ConstRows q;
   Rows out;  // read in the gradient
   float* lse = nullptr;
+  bool continues = false;  // out and lse contain the result for other keys
   float sink = -HUGE_VALF;  // score more in the sum of each row; -infinity: none
   ConstRows d_out;          // gradient only
   Rows dq;

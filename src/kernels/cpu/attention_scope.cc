@@ -19,13 +19,18 @@ ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, vo
   const auto labels = [](const TensorView& v, int64_t rows) {
     return !v || (v.dtype == DType::kI32 && v.elements() == rows);
   };
-  CHECK(labels(scope.documents, p.b * p.s) && labels(scope.ids, p.b * p.s),
+  const int64_t tokens = scope.tokens > 0 ? scope.tokens : p.s;
+  CHECK(labels(scope.documents, p.b * tokens) && labels(scope.ids, p.b * p.s),
         "attention of {} x {} with documents {} and ids {}", p.t, p.s,
         to_string(scope.documents.shape), to_string(scope.ids.shape));
   CHECK(!scope.documents || !scope.ids, "attention with documents and padding");
   const int64_t end = scope.first_query + p.t;
-  CHECK(scope.first_query >= 0 && (scope.causal || scope.documents ? end <= p.s : end == p.t),
+  CHECK(scope.first_query >= 0 && (scope.causal || scope.documents ? end <= tokens : end == p.t),
         "attention of {} queries from {} on to {} keys", p.t, scope.first_query, p.s);
+  CHECK(scope.tokens == 0 || (scope.causal && !scope.ids && scope.first_query >= scope.first_key &&
+                              scope.first_key + p.s <= tokens),
+        "attention of {} queries from {} on to {} keys from {} on of {} tokens", p.t,
+        scope.first_query, p.s, scope.first_key, tokens);
   CHECK(scope.first_query == 0 || !scope.bias, "attention with first_query and a bias");
   CHECK(scope.window >= 0 && (scope.window == 0 || scope.causal), "a window of {}{}", scope.window,
         scope.causal ? "" : " in attention to all keys");
@@ -40,15 +45,16 @@ ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, vo
 
 void ScopeOfHeads::set(int64_t sample, const HeadBuffers& b, KeyHead& keys) const {
   keys.causal = scope_.causal;
-  keys.first_query = scope_.first_query;
+  keys.first_query = scope_.first_query - scope_.first_key;
   keys.window = scope_.window;
   keys.soft_cap = scope_.soft_cap;
   const bool documents = static_cast<bool>(scope_.documents);
   if (!documents && !scope_.ids) return;
   const int32_t* const given =
-      (documents ? scope_.documents : scope_.ids).as<int32_t>() + sample * p_.s;
+      (documents ? scope_.documents : scope_.ids).as<int32_t>() +
+      sample * (scope_.tokens > 0 ? scope_.tokens : p_.s);
   for (int64_t j = 0; j < p_.s; ++j)
-    b.labels[j] = documents ? given[j] : static_cast<int32_t>(given[j] != 0);
+    b.labels[j] = documents ? given[scope_.first_key + j] : static_cast<int32_t>(given[j] != 0);
   std::fill(b.labels + p_.s, b.labels + round_up(p_.s, kTile), 0);
   keys.key_labels = b.labels;
   keys.query_labels = documents ? given + scope_.first_query : nullptr;

@@ -125,19 +125,32 @@ HWY_INLINE void StoreQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d
   }
 }
 
+// Starts the m rows from i on: at nothing, or at the result for other keys, whose log-sum-exp stands
+// for their maximum with the sum 1.
+HWY_INLINE void StartQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d,
+                             const HeadBuffers& b) {
+  const F f;
+  for (int64_t r = 0; r < kTile; ++r) b.row_max[r] = -HUGE_VALF;
+  for (int64_t r = 0; r < kTile * kPad; r += kLanes) hn::StoreU(hn::Zero(f), f, b.row_sum + r);
+  if (!h.continues) return;
+  for (int64_t r = 0; r < m; ++r) {
+    b.row_max[r] = h.lse[i + r];
+    b.row_sum[r * kPad] = 1;
+  }
+  PackRows(h.out, i, m, d, 1.0f, b.dq);
+}
+
 HWY_NOINLINE inline void AttendQueries(const KeyHead& keys, const QueryHead& h,
                                        const HeadBuffers& b) {
-  const F f;
   const int64_t d = keys.d, values = keys.values, width = round_up(values, kPad);
   alignas(64) float alpha[kTile] = {};
   for (int64_t i = 0; i < keys.queries; i += kTile) {
     const int64_t m = HWY_MIN(kTile, keys.queries - i);
-    const int64_t last = keys.causal ? keys.first_query + i + m : keys.t;
+    const int64_t last = keys.causal ? HWY_MIN(keys.first_query + i + m, keys.t) : keys.t;
     PackRows(h.q, i, m, d, keys.scale, b.q);
-    for (int64_t r = 0; r < kTile; ++r) b.row_max[r] = -HUGE_VALF;
-    for (int64_t r = 0; r < kTile * kPad; r += kLanes) hn::StoreU(hn::Zero(f), f, b.row_sum + r);
+    StartQueries(h, i, m, values, b);
     // The first visible tile writes b.dq, which here holds the output o, so it need not be zeroed.
-    bool first = true;
+    bool first = !h.continues;
     for (int64_t j = keys.first_key(i); j < last; j += kTile) {
       if (IsApart(keys, i, j, m)) continue;
       const Sight sight = keys.sight(i, j);

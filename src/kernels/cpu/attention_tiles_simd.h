@@ -26,15 +26,16 @@ HWY_NOINLINE inline void PackRows(const ConstRows& from, int64_t begin, int64_t 
   }
 }
 
-// The reverse: to[i, :] = scale * rows[i, :] for i < t.
+// The reverse: to[i, :] = scale * rows[i, :] for i < t, or with `add` += it.
 HWY_NOINLINE inline void StoreRows(const float* rows, int64_t t, int64_t d, float scale,
-                                   const Rows& to) {
+                                   const Rows& to, bool add = false) {
   const F f;
   const int64_t width = round_up(d, kPad);
   for (int64_t i = 0; i < t; ++i) {
     const Sink row = to.data + i * to.stride;
     for (int64_t c = 0; c < d; c += kLanes) {
-      const V x = hn::Mul(hn::LoadU(f, rows + i * width + c), hn::Set(f, scale));
+      V x = hn::Mul(hn::LoadU(f, rows + i * width + c), hn::Set(f, scale));
+      if (add) x = hn::Add(x, LoadSome(row, c, d - c));
       StoreSome(x, row, c, d - c);
     }
   }

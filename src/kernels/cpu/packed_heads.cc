@@ -98,13 +98,15 @@ HeadBuffers head_buffers(void* workspace, int thread, int64_t t, int64_t s, int6
 HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_t sample,
                          int64_t head) {
   if (a.dropout.probability <= 0) return {};
-  const int64_t row = round_up(p.s, 4);
+  const int64_t row = round_up(a.keys > 0 ? a.keys : p.s, 4);
+  CHECK(a.first_key % 4 == 0, "attention dropout from key {} on", a.first_key);
   const uint64_t number = a.samples.as<int64_t>()[sample];
   return {.threshold = dropout_threshold(a.dropout.probability),
           .key = mask_key(a.dropout),
           .sample = number,
           .first_element =
-              ((a.first_head + head) * (a.queries > 0 ? a.queries : p.t) + a.first_query) * row,
+              ((a.first_head + head) * (a.queries > 0 ? a.queries : p.t) + a.first_query) * row +
+          a.first_key,
           .row_elements = row,
           .scale = 1.0f / (1.0f - a.dropout.probability)};
 }

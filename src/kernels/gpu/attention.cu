@@ -191,6 +191,7 @@ namespace tessera::kernels {
 using namespace gpu;
 
 void launch(Gpu, const Launch& l, const AttentionArgs& a) {
+  require(!a.continues && a.scope.tokens == 0, "attention to a block of the keys on a GPU");
   const AttentionWork w = work_of(a);
   if (w.on_tensor_cores())
     launch_attention_halves(w, l.stream);

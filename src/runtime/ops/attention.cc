@@ -106,6 +106,13 @@ RangeWorkspace range_workspace(const TensorView& lse, const TensorView& d_kv) {
           gradient ? aligned(d_kv.bytes() / d_kv.shape[0]) : 0};
 }
 
+// The workspace of ring attention: the log-sum-exps of a range, of all tokens or of half of them.
+RangeWorkspace ring_workspace(const BoundOp& b, const TensorView& lse) {
+  RangeWorkspace w = range_workspace(lse, {});
+  if (!is_zigzag(b)) w.lse_bytes *= 2;
+  return w;
+}
+
 // Returns the arguments for one range of one sample.
 template <class Args>
 Args of_range(const BoundOp& b, const Args& all, int64_t sample, const TokenRange& r) {
@@ -193,8 +200,107 @@ int64_t ranges_workspace(const BoundOp& b, const Args& all) {
   return own.bytes() + b.workspace_bytes(of_range(b, all, 0, half));
 }
 
+// ---- Ring attention: the operand has the block of keys of one visit. The kernel computes attention
+// of a range of queries to a range of keys of one sample, and continues from the output and the
+// log-sum-exp of the ranges before. Ranges of two blocks never overlap in part, so keys of a later
+// range than the queries are all masked. Workspace:   [ lse | kernel ]
+
+const Attention& attention_of(const Op& op) {
+  const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
+  return gradient ? gradient->of : op.as<Attention>();
+}
+
+// Returns the ranges of the keys that visit this rank.
+std::vector<TokenRange> visiting_ranges(const BoundOp& b, const Attention& a) {
+  const Value& queries = b.values[b.op->inputs[0]];
+  const GlobalBox box = b.extents(b.op->inputs[0]);
+  const int64_t count = box.end[1] - box.begin[1], own = box.begin[1] / count;
+  const int64_t first = (own + a.ring - (a.visit - 1)) % a.ring * count;
+  if (!is_zigzag(b)) return {{0, first, count}};
+  return token_ranges(queries.shape[1], a.ring, first, count);
+}
+
+// Returns true if a query of the range sees a key of the other.
+bool sees(const TokenRange& queries, const TokenRange& keys, int64_t window) {
+  if (keys.first > queries.first) return false;
+  return window == 0 || keys.first + keys.count > queries.first - window + 1;
+}
+
+// Calls f(sample, queries, keys) for all ranges with visible pairs. Keys at the place of the queries
+// come first, because each of these queries sees one of them: itself.
+template <class F>
+void each_pair(const BoundOp& b, int64_t samples, const F& f) {
+  const Attention& a = attention_of(*b.op);
+  const std::vector<TokenRange> visiting = visiting_ranges(b, a);
+  each_range(b, samples, [&](int64_t sample, const TokenRange& queries, size_t) {
+    for (const bool same : {true, false})
+      for (const TokenRange& keys : visiting)
+        if ((keys.first == queries.first) == same && sees(queries, keys, a.window))
+          f(sample, queries, keys);
+  });
+}
+
+// Returns the arguments for one pair of ranges.
+template <class Args>
+Args of_pair(const BoundOp& b, const Args& all, int64_t sample, const TokenRange& queries,
+             const TokenRange& keys) {
+  Args a = of_range(b, all, sample, queries);
+  const int64_t tokens = b.values[b.op->inputs[0]].shape[1];
+  a.kv = tokens_of(all.kv, sample, keys);
+  a.scope.first_key = a.dropout.first_key = keys.first;
+  a.scope.tokens = a.dropout.keys = tokens;
+  if constexpr (requires { a.d_kv; }) a.d_kv = tokens_of(all.d_kv, sample, keys);
+  return a;
+}
+
+void run_visit(const BoundOp& b, const kernels::AttentionArgs& all) {
+  const RangeWorkspace own = ring_workspace(b, all.lse);
+  const bool starts = b.op->as<Attention>().visit == 1;
+  if (!starts) {
+    b.copy_unless_shared(b.in(Attention::kPartOut), all.out);
+    b.copy_unless_shared(b.in(Attention::kPartLse), all.lse);
+  }
+  each_pair(b, all.qkv.shape[0], [&](int64_t sample, const TokenRange& q, const TokenRange& k) {
+    kernels::AttentionArgs a = of_pair(b, all, sample, q, k);
+    a.continues = !starts || k.first != q.first;
+    kernels::CopyRowsArgs c = lse_rows(b, all.lse, sample, q);
+    if (a.continues) {
+      b.run(c);
+      a.sinks = {};
+    }
+    run_range(b, own, a);
+    c.from = std::exchange(c.to, all.lse.at(sample * c.rows * all.lse.shape[2] + q.local));
+    std::swap(c.to_pitch, c.from_pitch);
+    b.run(c);
+  });
+}
+
+void run_visit(const BoundOp& b, const kernels::AttentionGradArgs& all) {
+  const RangeWorkspace own = ring_workspace(b, all.lse);
+  if (b.op->as<AttentionGrad>().of.visit == 1)
+    b.run(kernels::ClearArgs{all.d_qkv});
+  else
+    b.copy_unless_shared(b.in(AttentionGrad::kPartDQkv), all.d_qkv);
+  b.run(kernels::ClearArgs{all.d_kv});
+  each_pair(b, all.qkv.shape[0], [&](int64_t sample, const TokenRange& q, const TokenRange& k) {
+    b.run(lse_rows(b, all.lse, sample, q));
+    kernels::AttentionGradArgs a = of_pair(b, all, sample, q, k);
+    a.add = true;
+    run_range(b, own, a);
+  });
+}
+
+// Returns the workspace, from the shapes of a pair of ranges.
+template <class Args>
+int64_t visit_workspace(const BoundOp& b, const Args& all) {
+  const TokenRange range = {0, 0, all.qkv.shape[1] / (is_zigzag(b) ? 2 : 1)};
+  return ring_workspace(b, all.lse).bytes() +
+         b.workspace_bytes(of_pair(b, all, 0, range, range));
+}
+
 template <auto kArgs>
 void run(const BoundOp& b) {
+  if (attention_of(*b.op).visit > 0) return run_visit(b, kArgs(b));
   if (is_zigzag(b)) return run_ranges(b, kArgs(b));
   if (const auto* const prepared = static_cast<const kernels::GpuAttention*>(b.prepared))
     prepared->run(b.launch, kArgs(b));
@@ -204,6 +310,7 @@ void run(const BoundOp& b) {
 
 template <auto kArgs>
 int64_t workspace(const BoundOp& b) {
+  if (attention_of(*b.op).visit > 0) return visit_workspace(b, kArgs(b));
   if (is_zigzag(b)) return ranges_workspace(b, kArgs(b));
   return b.prepared ? b.prepared->workspace_bytes() : b.workspace_bytes(kArgs(b));
 }

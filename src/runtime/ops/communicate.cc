@@ -260,6 +260,10 @@ void finish_exchange(const BoundOp& b) {
 
 int64_t exchange_workspace(const BoundOp& b) { return b.outputs[0].bytes(); }
 
+comm::Ticket start_rotate(const BoundOp& b) {
+  return b.channel->rotate(flat(b.inputs[0]), flat(b.outputs[0]));
+}
+
 comm::Ticket start_send(const BoundOp& b) { return b.channel->send(b.inputs[0], b.peer); }
 comm::Ticket start_receive(const BoundOp& b) { return b.channel->receive(b.outputs[0], b.peer); }
 
@@ -296,6 +300,11 @@ template <>
 const Binding& binding_for<AllToAll>() {
   static constexpr Binding kBinding = {nullptr, exchange_workspace, start_exchange,
                                        finish_exchange};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Rotate>() {
+  static constexpr Binding kBinding = {nullptr, nullptr, start_rotate};
   return kBinding;
 }
 template <>
