@@ -106,8 +106,7 @@ void next_token_loss(BlockWriter& w, ValueId x, ValueId weight, int64_t depth) {
   if (ratio != 1) x = w.scale("readout", x, 1 / ratio);
   const ValueId labels = depth == 0 ? batch.labels : batch.ahead_labels.at(depth - 1);
   const LossTerms terms = {.soft_cap = w.model().logit_soft_cap, .ahead = depth > 0};
-  w.builder().emit(LinearCrossEntropy{.terms = terms}, "loss", {x, weight, labels},
-                   {batch.report});
+  w.builder().emit(LinearCrossEntropy{.terms = terms}, "loss", {x, weight, labels}, {batch.report});
 }
 
 }  // namespace tessera::model
