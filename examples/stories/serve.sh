@@ -22,10 +22,10 @@ curl --silent --fail "$address/v1/models"
 echo
 
 step "a question"
-request='{"model": "chat", "temperature": 0, "messages": [{"role": "user", "content": "Where does the balin live?"}]}'
+request='{"model": "chat", "temperature": 0, "messages": [{"role": "user", "content": "Where does the delin live?"}]}'
 answer=$(curl --silent --fail "$address/v1/chat/completions" -H 'Content-Type: application/json' -d "$request")
 echo "$answer"
-home=$(grep -oE 'home of a balin is the [a-z]+' text.txt | head -n 1 | grep -oE '[a-z]+$')
+home=$(grep -oE 'home of a delin is the [a-z]+' text.txt | head -n 1 | grep -oE '[a-z]+$')
 grep -q "\"content\": *\"$home\"" <<<"$answer" || { echo "expected the answer '$home'" >&2; exit 1; }
 
 step "the same, token by token"

@@ -247,8 +247,7 @@ constexpr ForeignKey kKeys[] = {
      "experts_per_token)"},
     {"moe_token_drop_policy", kMegatron, "model.router.capacity_factor",
      "remove it: with `model.router.capacity_factor` the later tokens of a sequence are dropped, "
-     "as "
-     "with moe_token_drop_policy = position"},
+     "as with moe_token_drop_policy = position"},
     {"first_k_dense_replace", kHfModel, "model.dense_layers",
      "list the dense layers in `model.dense_layers`: 0 to first_k_dense_replace - 1"},
     {"mlp_only_layers", kHfModel, "model.dense_layers"},
