@@ -71,12 +71,14 @@ void check_context(const model::ModelConfig& m, const Layout& l, const BatchSize
   const int64_t block = batch.tokens / l.context / (l.context_balance ? 2 : 1);
   if (l.context_method == ContextMethod::kRing && m.attention_dropout > 0 && block % 4 != 0)
     throw Error(
-        "layout.context_method = ring with attention dropout needs blocks of a multiple of 4 tokens, "
+        "layout.context_method = ring with attention dropout needs blocks of a multiple of 4 "
+        "tokens, "
         "but each has {}. Change data.sequence_length, or set layout.context_method: gather.",
         block);
   if (l.context_balance && by_heads)
     throw Error(
-        "layout.context_balance = true is for layout.context_method = gather and ring: with heads every "
+        "layout.context_balance = true is for layout.context_method = gather and ring: with heads "
+        "every "
         "rank has the same work. Remove it.");
   if (l.context_balance && batch.tokens % (2 * l.context) != 0)
     throw Error(

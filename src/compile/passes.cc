@@ -161,7 +161,8 @@ constexpr Pass kPasses[] = {
      "`layout.context` with `layout.context_method: gather` or `ring`",
      [](State& s, const Context& c) {
        gather_keys(s.graph, rings(c) ? c.request.layout.context : 0);
-     }, Invariant::kTypes},
+     },
+     Invariant::kTypes},
     {"shard", Level::kSharded, always, "always",
      [](State& s, const Context& c) { shard(s.graph, c.request.layout); }, Invariant::kSignatures},
     {"drop_sharded_ahead", Level::kSharded,

@@ -46,7 +46,8 @@ constexpr EnumArray<Phase, std::string_view> kPhaseNames = {"forward",
                                                             "offload",
                                                             "fetch"};
 constexpr EnumArray<CommKind, std::string_view> kCommKindNames = {
-    "", "segment", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "rotate", "send", "receive"};
+    "",           "segment", "all_reduce", "reduce_scatter", "all_gather",
+    "all_to_all", "rotate",  "send",       "receive"};
 constexpr EnumArray<HiddenStream, std::string_view> kHiddenStreamNames = {"hidden", "source"};
 constexpr EnumArray<Access, std::string_view> kAccessNames = {"read", "write", "add", "update"};
 constexpr EnumArray<AxisKind, std::string_view> kAxisNames = {

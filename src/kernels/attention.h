@@ -40,8 +40,9 @@ struct AttentionScope {
   // bias.
   int64_t first_query = 0;
   // If the keys are a block of a sequence: the position of the first of them, and the tokens of the
-  // sequence, of which first_query and documents [B, tokens] then are. The attention must be causal,
-  // and the first query not before the first key. tokens 0: the keys are the whole sequence.
+  // sequence, of which first_query and documents [B, tokens] then are. The attention must be
+  // causal, and the first query not before the first key. tokens 0: the keys are the whole
+  // sequence.
   int64_t first_key = 0, tokens = 0;
   int64_t window = 0;  // and only to keys j > i - window; 0: no window
   float soft_cap = 0;  // cap(s) = soft_cap * tanh(s / soft_cap); 0: s. Not with a bias

@@ -169,9 +169,9 @@ std::string text_of(const Candidate& c) {
   const compile::Layout& l = c.layout;
   std::string context;
   if (l.context > 1)
-    context = fmt::format("context {} ({}) x ", l.context,
-                          fmt::format("{}{}", l.context_balance ? "balanced " : "",
-                                      name_of_entry(l.context_method)));
+    context = fmt::format(
+        "context {} ({}) x ", l.context,
+        fmt::format("{}{}", l.context_balance ? "balanced " : "", name_of_entry(l.context_method)));
   std::string text = fmt::format("tensor {} x {}pipeline {} x data {}, micro {}", l.tensor, context,
                                  l.pipeline, l.data, c.micro);
   if (l.expert > 1) text += fmt::format(", expert {}", l.expert);

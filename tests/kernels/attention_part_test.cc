@@ -100,8 +100,7 @@ void compare_blocks(const AttentionSizes& z, int64_t blocks, const AttentionScop
     EXPECT_LT(distance(out_part, numbers(per_head(out, block * rows))), 1e-6) << block;
     for (int64_t k = block; k >= 0; --k) {
       scope.first_key = drop.first_key = k * rows;
-      AttentionGradArgs a{q,   out_part, lse_part, d_rows,  d_q,
-                          0.3f, drop,    kv[k],    d_kv[k], scope};
+      AttentionGradArgs a{q, out_part, lse_part, d_rows, d_q, 0.3f, drop, kv[k], d_kv[k], scope};
       a.add = true;
       compute(a, 2);
     }

@@ -88,8 +88,7 @@ TEST_P(ContextRanks, TrainTheSameInEveryLayout) {
     for (size_t i = 0; i < found.size(); ++i)
       EXPECT_NEAR(found[i], expected[i], (i % 2 == 0 ? 1e-5 : 1e-4) * expected[i])
           << "context " << w.context << ", tensor " << w.tensor << ", pipeline " << w.pipeline
-          << ", " << name_of_entry(w.method) << (w.balance ? ", balanced" : "")
-          << ", figure " << i;
+          << ", " << name_of_entry(w.method) << (w.balance ? ", balanced" : "") << ", figure " << i;
   }
 }
 

@@ -75,8 +75,8 @@ void accumulate_apart(Graph& graph, DType type);
 void scale_loss(Graph& graph);
 
 // Gives attention its keys and values as an operand of their own, so that ranks that divide a
-// sequence divide the queries and gather the keys. With `ring` > 0 they divide both, and the keys of
-// each of that number of ranks visit all others (rotate_keys). Runs before shard.
+// sequence divide the queries and gather the keys. With `ring` > 0 they divide both, and the keys
+// of each of that number of ranks visit all others (rotate_keys). Runs before shard.
 void gather_keys(Graph& graph, int64_t ring = 0);
 // Replaces ring attention and its gradient by an op per visit and the messages between them, on an
 // inner queue. Runs after differentiate and split_backward.

@@ -106,13 +106,11 @@ void RingWriter::differentiate(const Op& op) {
     if (last && is_f32) made[0] = op.outputs[0];
     made = builder_.emit(a, name, in, made);
     queries = made[0];
-    keys = arrived == kNone
-               ? made[1]
-               : builder_.emit_one(Sum{.terms = 2}, name + ".sum", {arrived, made[1]});
+    keys = arrived == kNone ? made[1]
+                            : builder_.emit_one(Sum{.terms = 2}, name + ".sum", {arrived, made[1]});
     block = next;
   }
-  const ValueId home =
-      rotate(keys, op.origin + ".d_kv", is_f32 ? op.outputs[1] : ValueId(kNone));
+  const ValueId home = rotate(keys, op.origin + ".d_kv", is_f32 ? op.outputs[1] : ValueId(kNone));
   if (is_f32) return;
   write(queries, op.outputs[0], op.origin);
   write(home, op.outputs[1], op.origin + ".kv");
@@ -124,8 +122,8 @@ void rotate_keys(Graph& graph, std::vector<Op>& ops, bool inner) {
   for (Op& op : old) {
     const Attention* const attention = op.if_as<Attention>();
     const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
-    const bool rings = attention != nullptr ? attention->ring > 0
-                                            : gradient != nullptr && gradient->of.ring > 0;
+    const bool rings =
+        attention != nullptr ? attention->ring > 0 : gradient != nullptr && gradient->of.ring > 0;
     if (!rings) {
       ops.push_back(std::move(op));
       continue;

@@ -72,7 +72,8 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
         "ring attention needs causal attention to an operand with keys, and no biases");
   const Shape out = out_shape(a, in[0]->shape);
   check_optional(a, a.bias_distance, in, out);
-  return {{"", a.visit > 0 ? DType::kF32 : in[0]->dtype, out}, {".lse", DType::kF32, lse_shape(out)}};
+  return {{"", a.visit > 0 ? DType::kF32 : in[0]->dtype, out},
+          {".lse", DType::kF32, lse_shape(out)}};
 }
 
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {

@@ -89,7 +89,8 @@ struct AllToAll {
 };
 
 // The value of the previous rank of the group, and on the first rank that of the last. It has the
-// sharding of the operand: its global value is that of the operand with the shards in another order.
+// sharding of the operand: its global value is that of the operand with the shards in another
+// order.
 struct Rotate {
   static constexpr std::string_view kName = "rotate";
   enum In { kX };

@@ -50,9 +50,8 @@ void ScopeOfHeads::set(int64_t sample, const HeadBuffers& b, KeyHead& keys) cons
   keys.soft_cap = scope_.soft_cap;
   const bool documents = static_cast<bool>(scope_.documents);
   if (!documents && !scope_.ids) return;
-  const int32_t* const given =
-      (documents ? scope_.documents : scope_.ids).as<int32_t>() +
-      sample * (scope_.tokens > 0 ? scope_.tokens : p_.s);
+  const int32_t* const given = (documents ? scope_.documents : scope_.ids).as<int32_t>() +
+                               sample * (scope_.tokens > 0 ? scope_.tokens : p_.s);
   for (int64_t j = 0; j < p_.s; ++j)
     b.labels[j] = documents ? given[scope_.first_key + j] : static_cast<int32_t>(given[j] != 0);
   std::fill(b.labels + p_.s, b.labels + round_up(p_.s, kTile), 0);

@@ -106,7 +106,7 @@ HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_
           .sample = number,
           .first_element =
               ((a.first_head + head) * (a.queries > 0 ? a.queries : p.t) + a.first_query) * row +
-          a.first_key,
+              a.first_key,
           .row_elements = row,
           .scale = 1.0f / (1.0f - a.dropout.probability)};
 }

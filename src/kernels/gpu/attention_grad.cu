@@ -198,7 +198,8 @@ int64_t workspace_bytes(Gpu, const AttentionGradArgs& a, int) {
 }
 
 void launch(Gpu, const Launch& l, const AttentionGradArgs& a) {
-  require(!a.add && a.scope.tokens == 0, "the gradient of attention to a block of the keys on a GPU");
+  require(!a.add && a.scope.tokens == 0,
+          "the gradient of attention to a block of the keys on a GPU");
   AttentionWork w = work_of(a);
   w.d_out = numbers(a.d_out);
   w.dq = numbers(a.d_qkv);

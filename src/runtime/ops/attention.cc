@@ -200,10 +200,10 @@ int64_t ranges_workspace(const BoundOp& b, const Args& all) {
   return own.bytes() + b.workspace_bytes(of_range(b, all, 0, half));
 }
 
-// ---- Ring attention: the operand has the block of keys of one visit. The kernel computes attention
-// of a range of queries to a range of keys of one sample, and continues from the output and the
-// log-sum-exp of the ranges before. Ranges of two blocks never overlap in part, so keys of a later
-// range than the queries are all masked. Workspace:   [ lse | kernel ]
+// ---- Ring attention: the operand has the block of keys of one visit. The kernel computes
+// attention of a range of queries to a range of keys of one sample, and continues from the output
+// and the log-sum-exp of the ranges before. Ranges of two blocks never overlap in part, so keys of
+// a later range than the queries are all masked. Workspace:   [ lse | kernel ]
 
 const Attention& attention_of(const Op& op) {
   const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
@@ -226,8 +226,8 @@ bool sees(const TokenRange& queries, const TokenRange& keys, int64_t window) {
   return window == 0 || keys.first + keys.count > queries.first - window + 1;
 }
 
-// Calls f(sample, queries, keys) for all ranges with visible pairs. Keys at the place of the queries
-// come first, because each of these queries sees one of them: itself.
+// Calls f(sample, queries, keys) for all ranges with visible pairs. Keys at the place of the
+// queries come first, because each of these queries sees one of them: itself.
 template <class F>
 void each_pair(const BoundOp& b, int64_t samples, const F& f) {
   const Attention& a = attention_of(*b.op);
@@ -294,8 +294,7 @@ void run_visit(const BoundOp& b, const kernels::AttentionGradArgs& all) {
 template <class Args>
 int64_t visit_workspace(const BoundOp& b, const Args& all) {
   const TokenRange range = {0, 0, all.qkv.shape[1] / (is_zigzag(b) ? 2 : 1)};
-  return ring_workspace(b, all.lse).bytes() +
-         b.workspace_bytes(of_pair(b, all, 0, range, range));
+  return ring_workspace(b, all.lse).bytes() + b.workspace_bytes(of_pair(b, all, 0, range, range));
 }
 
 template <auto kArgs>
