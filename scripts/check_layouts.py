@@ -265,12 +265,19 @@ METHODS = {"gather": {"layout.context_method": "gather", "layout.context_balance
 def method_fits(case, method, context):
     """Whether the tokens can be divided into two chunks per rank; or the heads among the ranks, and
     also the key/value heads where several ranks cannot hold the same ones."""
-    if method in ("balanced", "ring"):
-        return case["model.context"] % (2 * context) == 0
+    chunks = 2 * context if method in ("balanced", "ring") else context
+    if case["model.context"] % chunks != 0:
+        return False
+    if method in ("ring", "plain ring"):
+        masked = case.get("model.attention_dropout", 0) > 0
+        return not case.get("compiler.tp_comm_overlap") and not (
+            masked and case["model.context"] // chunks % 4 != 0)
+    if method == "balanced":
+        return True
     ranks = case["layout.tensor"] * context
     whole = (case["optimizer.kind"] in ("adafactor", "muon") or "lora.rank" in case
              or "optimizer.groups" in case or case["model.family"] == "olmo2")
-    return method in ("gather", "plain ring") or (case["model.heads"] % ranks == 0
+    return method == "gather" or (case["model.heads"] % ranks == 0
                                   and not (whole and copies_heads(case, ranks)))
 
 

@@ -115,8 +115,6 @@ class LayoutDraw {
     if (r.layout.context == 1) return;
     const int64_t way = (r.model.layers + r.microbatches) % 3;
     r.layout.context_balance = way == 1;
-    if ((r.model.layers + r.microbatches) % 2 == 0)
-      r.layout.context_method = compile::ContextMethod::kRing;
     compile::Layout heads = r.layout;
     heads.context_method = compile::ContextMethod::kHeads;
     const bool fits = r.model.heads % compile::head_ranks(heads) == 0;
