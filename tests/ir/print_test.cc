@@ -116,8 +116,8 @@ TEST(Print, EveryFieldComesBack) {
 
 TEST(Print, GraphsComeBack) {
   Graph g = sample_graph().graph;
-  g.blocks.front().loss = true;
-  g.blocks.front().backward = g.blocks.front().forward;
+  g.blocks[BlockId(0)].loss = true;
+  g.blocks[BlockId(0)].backward = g.blocks[BlockId(0)].forward;
   const Graph h = parse_graph(print(g), "text");
   EXPECT_EQ(print(h), print(g));
   EXPECT_TRUE(h == g);

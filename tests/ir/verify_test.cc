@@ -102,7 +102,7 @@ void expect_found_in(const std::function<void(Program&)>& change, const std::str
 }
 
 TEST(VerifyGraph, NamesBrokenOps) {
-  expect_found([](Sample& s) { s.graph.blocks.front().forward[1].inputs[0] = ValueId(99); },
+  expect_found([](Sample& s) { s.graph.blocks[BlockId(0)].forward[1].inputs[0] = ValueId(99); },
                "forward.layer layer.up (matmul): input 0 is value 99 of 7");
   expect_found(
       [](Sample& s) {
@@ -112,25 +112,25 @@ TEST(VerifyGraph, NamesBrokenOps) {
       "f32 [2, 8, 32]");
   expect_found([](Sample& s) { s.graph[s.stats].dtype = DType::kBF16; },
                "layer.norm (norm): output layer.norm.stats is bf16 [2, 8, 2], its rule gives f32");
-  expect_found([](Sample& s) { s.graph.blocks.front().forward[0].outputs.pop_back(); },
+  expect_found([](Sample& s) { s.graph.blocks[BlockId(0)].forward[0].outputs.pop_back(); },
                "layer.norm (norm): has 1 outputs, its rule gives 2");
   expect_found(
       [](Sample& s) {
-        std::swap(s.graph.blocks.front().forward[0], s.graph.blocks.front().forward[1]);
+        std::swap(s.graph.blocks[BlockId(0)].forward[0], s.graph.blocks[BlockId(0)].forward[1]);
       },
       "layer.up (matmul): reads layer.norm, which nothing before it made");
   expect_found(
       [](Sample& s) {
-        s.graph.blocks.front().forward.push_back(s.graph.blocks.front().forward[1]);
+        s.graph.blocks[BlockId(0)].forward.push_back(s.graph.blocks[BlockId(0)].forward[1]);
       },
       "layer.up (matmul): makes layer.up a second time");
-  expect_found([](Sample& s) { s.graph.blocks.front().forward.pop_back(); },
+  expect_found([](Sample& s) { s.graph.blocks[BlockId(0)].forward.pop_back(); },
                "block layer: no op makes its output layer.up");
 }
 
 TEST(VerifyGraph, NamesLayersThatAreNotNumberedAlongTheirStream) {
   const auto numbers = [](std::vector<int64_t> at, const std::string& wanted) {
-    expect_found([&](Sample& s) { s.graph.blocks.front().at = at; }, wanted);
+    expect_found([&](Sample& s) { s.graph.blocks[BlockId(0)].at = at; }, wanted);
   };
   numbers({}, "block layer: is a stack and has 0 numbers of layers");
   numbers({1, 0}, "block layer: its layers do not rise");
@@ -151,7 +151,7 @@ Graph sharded(int8_t x, int8_t vectors, int8_t y, int8_t weight, int8_t out) {
   put(s.hidden, x);
   put(s.gain, vectors);
   put(s.bias, vectors);
-  put(s.graph.blocks.front().forward[0].outputs[0], y);
+  put(s.graph.blocks[BlockId(0)].forward[0].outputs[0], y);
   put(s.stats, y);
   put(s.weight, weight);
   put(s.out, out);
@@ -239,9 +239,9 @@ TEST(VerifySharding, ConversionsLeadWhereTheySay) {
 TEST(VerifySharding, PartsOfALinearSetArePartial) {
   Sample s = sample_graph();
   s.graph.mesh[AxisKind::kTensor] = 2;
-  Op& up = s.graph.blocks.front().forward[1];
+  Op& up = s.graph.blocks[BlockId(0)].forward[1];
   up.inputs[0] = s.hidden;  // no norm between
-  s.graph.blocks.front().forward.erase(s.graph.blocks.front().forward.begin());
+  s.graph.blocks[BlockId(0)].forward.erase(s.graph.blocks[BlockId(0)].forward.begin());
   const AxisKind axis = AxisKind::kTensor;
   s.graph[s.hidden].sharding.place[axis] = kPartial;
   s.graph[s.weight].sharding.place[axis] = kShared;

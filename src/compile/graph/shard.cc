@@ -107,8 +107,10 @@ class Sharder {
       CHECK(g_.encoder_output == kNone ||
                 place(g_.encoder_output, a) == home_.of(g_[g_.encoder_output], a),
             "{} does not have its home sharding", g_[g_.encoder_output].name);
-    for (auto plans = plans_.rbegin(); plans != plans_.rend(); ++plans)
-      for (size_t i = plans->size(); i-- > 0;) settle((*plans)[i]);
+    for (size_t block = plans_.size(); block-- > 0;) {
+      std::vector<PlannedOp>& plans = plans_[BlockId(block)];
+      for (size_t i = plans.size(); i-- > 0;) settle(plans[i]);
+    }
     settle_weights();
     for (const BlockId b : g_.blocks.ids())
       insert_conversions(g_, g_.blocks[b], plans_[b], home_, index_of(g_.blocks[b]));
