@@ -257,13 +257,15 @@ TEST(OpRules, EffectsOnOtherRanksFitTheOperands) {
     const bool over = over_of(c.attributes) != nullptr;
     EXPECT_EQ(communicates(b.op()), effects.comm != CommKind::kSilent);
     EXPECT_NE(effects.comm, CommKind::kSegment);
-    EXPECT_EQ(over, effects.converts);
+    // A rotation keeps the sharding of its operand: it is no conversion.
+    const bool rotates = b.op().is<Rotate>();
+    EXPECT_EQ(over, effects.converts || rotates);
     if (is_message(b.op())) {
       EXPECT_FALSE(effects.converts || reduces(b.op()));
       EXPECT_EQ(c.inputs.size() + c.outputs.size(), 1u);
       EXPECT_TRUE(b.op().is<Send>() || b.op().is<Receive>());
     } else if (communicates(b.op())) {
-      EXPECT_TRUE(effects.converts);
+      EXPECT_TRUE(effects.converts || rotates);
     }
     if (!effects.converts) continue;
     EXPECT_EQ(c.inputs.size(), 1u);
@@ -396,6 +398,8 @@ bool made_later(const OpAttributes& attributes) {
           return a.sums();
         else if constexpr (requires { a.gradient; })
           return a.gradient;
+        else if constexpr (requires { a.visit; })
+          return a.visit > 0;
         else
           return false;
       },
@@ -406,7 +410,8 @@ TEST(OpRules, GradientsAreOpsThatVerify) {
   int tried = 0;
   for (const Case& c : cases()) {
     if (rule_of(kind_of(c.attributes)).gradient == nullptr) continue;
-    // Sums into a norm are fused after differentiation; losses are differentiated without it.
+    // Sums into a norm and the visits of a ring are made after differentiation; losses are
+    // differentiated without it.
     if (made_later(c.attributes)) continue;
     // On one rank a conversion leads nowhere, and so does its gradient.
     if (over_of(c.attributes) != nullptr) continue;
