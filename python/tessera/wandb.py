@@ -37,6 +37,7 @@ TAGS = {
     "router_loss": "experts/router_loss",
     "busiest_expert": "experts/busiest_expert",
     "load_entropy": "experts/load_entropy",
+    "dropped_share": "experts/dropped_share",
     "rewards_chosen": "rewards/chosen",
     "rewards_rejected": "rewards/rejected",
     "rewards_margins": "rewards/margins",

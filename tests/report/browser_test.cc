@@ -159,7 +159,7 @@ TEST_F(Browser, ComparesFiveRuns) {
 TEST_F(Browser, DrawsTheFiguresOfExperts) {
   const Visit v = visit(page(std::vector{synthetic("moe", "--steps 500 --experts")}, {"0.1", {}}));
   EXPECT_EQ(v.console, "");
-  EXPECT_EQ(v.charts, 15);
+  EXPECT_EQ(v.charts, 16);
   EXPECT_EQ(v.drawn, v.charts);
 }
 
