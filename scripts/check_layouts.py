@@ -251,7 +251,8 @@ def draw_context(rng, case):
         return case
     degree = rng.choice(degrees)
     methods = [name for name in METHODS if method_fits(case, name, degree)]
-    return {**case, "layout.context": degree, **METHODS[rng.choice(methods)]}
+    whole = {key: value for key, value in case.items() if key not in ("model.mtp_depth", "loss.mtp_weight")}
+    return {**whole, "layout.context": degree, **METHODS[rng.choice(methods)]}
 
 
 # How attention sees the tokens of other ranks.
@@ -387,7 +388,7 @@ def with_objective(case):
     """A sixth of the cases of decoders learn from pairs of answers, sampled with the case as seed."""
     rng = random.Random("objective" + json.dumps(case))
     terms = ("loss.z_loss", "loss.label_smoothing", "model.router.balance_loss", "model.router.z_loss",
-             "model.mtp_depth")
+             "model.mtp_depth", "model.router.capacity_factor")
     if case["texts"] in ("spans", "pairs") or rng.random() < 5 / 6 or any(case.get(key) for key in terms):
         return case
     return {**case, "texts": "preferred", "compiler.attention": "fused",

@@ -14,6 +14,11 @@ constexpr const char* kNoAdapter = "none";
 
 // Returns the PEFT folder, or the checkpoint of a run, that a value of --adapter names.
 Path adapter_folder(const std::string& value) {
+  if (value.empty())
+    throw Error(
+        "--adapter: the value is empty, expected a PEFT folder, a run that was trained "
+        "with lora.rank, or {}.",
+        kNoAdapter);
   if (checkpoint::is_peft_folder(value)) return value;
   std::error_code error;
   if (!std::filesystem::exists(value, error))
@@ -33,7 +38,8 @@ Path adapter_folder(const std::string& value) {
 
 void add_adapter(Arguments& arguments, std::string& adapter) {
   arguments.option(adapter, "--adapter", "FOLDER",
-                   "LoRA adapters over the model: a PEFT folder, or a run trained with lora");
+                   "LoRA adapters over the model: a PEFT folder, or a run trained with lora; none: "
+                   "the model itself");
 }
 
 void add_adapters(Arguments& arguments, std::vector<std::string>& adapters) {

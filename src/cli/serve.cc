@@ -43,7 +43,7 @@ struct ServeArguments {
     a.option(port, "--port", "N", "port to listen on; 0: any free one");
     a.option(
         name, "--name", "NAME",
-        "the model's name in requests; default: the name of the folder, of --adapter if given");
+        "the model's name in requests; default: the folder name of --adapter, or of CHECKPOINT");
     a.option(key_file, "--api-key-file", "FILE", "require this key in requests");
     a.option(template_file, "--chat-template", "FILE",
              "a chat template in Jinja; default: that of the checkpoint");

@@ -53,6 +53,11 @@ void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes
       divides("the tokens of a sequence", tokens, " Or set layout.sequence_parallel: false.");
 }
 
+// Returns the tokens of a sequence that are contiguous on a rank.
+int64_t ring_block(const Layout& l, int64_t tokens) {
+  return tokens / l.context / (l.context_balance ? 2 : 1);
+}
+
 // The tokens of a sequence are divided among context-parallel ranks, and with sequence parallelism
 // each part among tensor-parallel ranks. An encoder's layers see the whole of another sequence.
 void check_context(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
@@ -67,19 +72,16 @@ void check_context(const model::ModelConfig& m, const Layout& l, const BatchSize
         "layout.context = {} does not divide the tokens of a sequence{} = {}. Possible here: {}.",
         l.context, divided ? " / layout.tensor (sequence_parallel)" : "", tokens, divisors(tokens));
   const bool by_heads = l.context_method == ContextMethod::kHeads;
-  // A mask of dropout is generated four keys at a time.
-  const int64_t block = batch.tokens / l.context / (l.context_balance ? 2 : 1);
-  if (l.context_method == ContextMethod::kRing && m.attention_dropout > 0 && block % 4 != 0)
+  if (l.context_method == ContextMethod::kRing && !dropout_fits_ring(m, l, batch.tokens))
     throw Error(
         "layout.context_method = ring with attention dropout needs blocks of a multiple of 4 "
-        "tokens, "
-        "but each has {}. Change data.sequence_length, or set layout.context_method: gather.",
-        block);
+        "tokens, but each has {}. Change data.sequence_length, or set layout.context_method: "
+        "gather.",
+        ring_block(l, batch.tokens));
   if (l.context_balance && by_heads)
     throw Error(
         "layout.context_balance = true is for layout.context_method = gather and ring: with heads "
-        "every "
-        "rank has the same work. Remove it.");
+        "every rank has the same work. Remove it.");
   if (l.context_balance && batch.tokens % (2 * l.context) != 0)
     throw Error(
         "layout.context_balance = true divides the tokens of a sequence into 2 x layout.context = "
@@ -158,6 +160,10 @@ void check_pipeline(const model::ModelConfig& m, const Layout& l) {
 }
 
 }  // namespace
+
+bool dropout_fits_ring(const model::ModelConfig& model, const Layout& layout, int64_t tokens) {
+  return model.attention_dropout == 0 || ring_block(layout, tokens) % 4 == 0;
+}
 
 void check_layout(const model::ModelConfig& model, const Layout& layout, const BatchSizes& batch) {
   check_sizes(layout);

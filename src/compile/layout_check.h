@@ -27,6 +27,10 @@ struct BatchSizes {
 //   "layout.tensor = 3 does not divide heads = 16. Possible here: 1, 2, 4, 8, 16."
 void check_layout(const model::ModelConfig& model, const Layout& layout, const BatchSizes& batch);
 
+// Returns true unless masks of attention dropout, which are generated four keys at a time, do not
+// fit the blocks of keys that visit the ranks of a ring.
+bool dropout_fits_ring(const model::ModelConfig& model, const Layout& layout, int64_t tokens);
+
 // Throws Error if the request needs replicated key/value heads together with Adafactor or
 // Muon, which compute with whole matrices, or with adapters: none of them supports it.
 void check_head_copies(const CompileRequest& request);

@@ -116,6 +116,11 @@ void check(const ObjectiveSection& o, const RunConfig& run, KeyErrors& errors) {
                "= {} is not supported with objective.kind = {}, which predicts no tokens. Set it "
                "to 0.",
                run.model.mtp_depth, kind);
+  if (run.model.experts > 0 && run.model.router.capacity_factor > 0)
+    errors.add("model.router.capacity_factor",
+               "= {} is not supported with objective.kind = {}: the answers of a row would share "
+               "the capacity, and the second would lose more tokens. Set it to 0.",
+               run.model.router.capacity_factor, kind);
   if (run.model.experts > 0 && (run.model.router.balance_loss != 0 || run.model.router.z_loss != 0))
     errors.add("model.router.balance_loss",
                "and model.router.z_loss are means over tokens, which objective.kind = {} does not "

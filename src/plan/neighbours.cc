@@ -173,7 +173,8 @@ void add_contexts(Neighbours& n, const compile::CompileRequest& request) {
     n.add(fmt::format("layout.context_balance={}", !l.context_balance),
           [](compile::CompileRequest& r) { r.layout.context_balance = !r.layout.context_balance; });
   for (const compile::ContextMethod method : Enumerators<compile::ContextMethod>()) {
-    if (method == l.context_method) continue;
+    // A ring is not proposed: GPUs do not support it.
+    if (method == l.context_method || method == compile::ContextMethod::kRing) continue;
     const bool heads = method == compile::ContextMethod::kHeads;
     const bool unbalances = heads && l.context_balance;
     n.add(fmt::format("layout.context_method={}{}", name_of_entry(method),

@@ -64,12 +64,14 @@ std::vector<int64_t> contexts(const SearchRequest& r, int64_t devices) {
 }
 
 // Returns the ways to divide attention among context-parallel ranks to try: gathered keys, balanced
-// where the tokens allow it, a ring in the same way, and all-to-all over heads.
+// where the tokens allow it, a ring in the same way if the run has one (GPUs do not support it),
+// and all-to-all over heads.
 std::vector<compile::Layout> context_methods(const SearchRequest& r, compile::Layout l) {
   l.context_method = compile::ContextMethod::kGather;
   l.context_balance = l.context > 1 && r.base.tokens % (2 * l.context) == 0;
   std::vector<compile::Layout> all = {l};
-  if (l.context > 1) {
+  const bool rings = r.base.layout.context_method == compile::ContextMethod::kRing;
+  if (l.context > 1 && rings && compile::dropout_fits_ring(r.base.model, l, r.base.tokens)) {
     l.context_method = compile::ContextMethod::kRing;
     all.push_back(l);
   }

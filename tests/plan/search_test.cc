@@ -58,6 +58,29 @@ TEST(SearchSpace, HasEveryDegreeOfExpertsAndContexts) {
   }
 }
 
+// GPUs do not support a ring, so it is tried only for a run that has one; with attention dropout
+// only where its blocks have a multiple of 4 tokens.
+TEST(SearchSpace, HasARingIfTheRunHasOne) {
+  SearchDraw draw(6);
+  SearchRequest r = draw.request({8}, {2});
+  r.most_context = 8;
+  const auto rings = [&] {
+    int64_t found = 0;
+    for (const Candidate& c : candidates(r)) {
+      if (c.layout.context_method != compile::ContextMethod::kRing) continue;
+      EXPECT_NO_THROW(compile::compile_blocks(request_of(r, c), cluster_target())) << text_of(c);
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(rings(), 0);
+  r.base.layout.context_method = compile::ContextMethod::kRing;
+  const int64_t all = rings();
+  EXPECT_GT(all, 0);
+  r.base.model.attention_dropout = 0.1;
+  EXPECT_LT(rings(), all);
+}
+
 TEST(SearchSpace, FamiliesWithAnEncoderAndUnfusedAttentionHaveNoContext) {
   SearchDraw draw(5);
   SearchRequest r = draw.request({4}, {2});
