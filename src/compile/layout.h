@@ -52,10 +52,8 @@ struct Layout {
     visit("context", self.context, "ranks that share a sequence");
     visit("context_method", self.context_method,
           "gather | heads | ring: how attention sees the tokens of other ranks. gather: it gathers "
-          "keys and "
-          "values; heads: an all-to-all gives each rank all tokens of some heads; ring: keys and "
-          "values "
-          "pass from rank to rank");
+          "keys and values; heads: an all-to-all gives each rank all tokens of some heads; ring: "
+          "keys and values pass from rank to rank");
     visit("context_balance", self.context_balance,
           "each context rank has an early and a late chunk of every sequence, so that all have the "
           "same number of pairs of query and key; false: one contiguous part. Only for "

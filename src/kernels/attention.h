@@ -63,7 +63,8 @@ struct AttentionDropout {
   TensorView samples;                    // [B] i64
   int64_t first_head = 0;                // global number of local head 0
   int64_t first_query = 0, queries = 0;  // in the whole sequence; queries 0: T
-  int64_t first_key = 0, keys = 0;       // a multiple of 4, and the S of the whole; keys 0: S
+  int64_t first_key = 0,
+          keys = 0;  // first_key: a multiple of 4; keys: those of the sequence (0: S)
 };
 
 struct AttentionArgs {
@@ -75,8 +76,8 @@ struct AttentionArgs {
   TensorView kv = {};  // [B, S, KV, 2, D]: keys and values in an array of their own; no data: S = T
   AttentionScope scope = {};
   TensorView sinks = {};  // [H] f32, bf16 or f16; no data: none
-  // out, which is f32, and lse contain the result for other keys, and become that for these and
-  // those: a softmax over both. Without sinks, which belong to the other keys. Only on the CPU.
+  // out, which is f32, and lse hold the result for earlier keys, and the kernel continues the
+  // softmax over its own keys. Without sinks, which the earlier keys have. Only on the CPU.
   bool continues = false;
 };
 void launch(Cpu, const Launch&, const AttentionArgs&);

@@ -37,7 +37,7 @@ struct ExpertsShape {
 
 struct ExpertsOperands {
   const void* x = nullptr;          // [N, H]
-  const int32_t* choice = nullptr;  // [N, K], ascending in each row, but for dropped pairs (-1)
+  const int32_t* choice = nullptr;  // [N, K], ascending in each row, except for dropped pairs (-1)
   const float* weights = nullptr;   // [N, K]
   const void* up = nullptr;         // [E, I, 2, H]
   const void* down = nullptr;       // [E, H, I]

@@ -280,6 +280,20 @@ TEST(RunConfig, WeightsAreFoundByTheirNames) {
   EXPECT_EQ(said(frozen), "");
 }
 
+// The answers of a row would share the capacity of an expert, and the second would lose more
+// tokens.
+TEST(RunConfig, PairsOfAnswersHaveNoCapacity) {
+  const std::string run =
+      "model: { family: mixtral, layers: 2, hidden: 32, heads: 2, experts: 4, vocabulary: 600, "
+      "context: 64, router: { capacity_factor: 1 } }\n"
+      "data: { instructions: [pairs.jsonl], sequence_length: 64 }\n";
+  for (const char* kind : {"dpo", "ipo", "orpo", "kto", "simpo", "reward"})
+    EXPECT_NE(error_of(run, {fmt::format("objective.kind={}", kind)})
+                  .find("model.router.capacity_factor = 1 is not supported with"),
+              std::string::npos)
+        << kind;
+}
+
 TEST(RunConfig, AFamilyBringsWhatIsItsOwn) {
   const RunConfig c = read(kRun, {"model.family=llama"});
   EXPECT_DOUBLE_EQ(c.model.rotary_pct, 1);
