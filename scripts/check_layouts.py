@@ -153,8 +153,7 @@ def draw_experts(rng, model):
     chosen = rng.randint(2, 3)
     router = rng.choice([{}, {"score": "sigmoid", "scale": 1.5}, {"renormalize": "false"},
                          {"score": "sigmoid", "groups": 2}, {"bias": "true", "bias_rate": 0.01}])
-    router = {**router, "balance_loss": rng.choice([0, 0.05]), "z_loss": rng.choice([0, 0.01]),
-              "capacity_factor": rng.choice([0, 0.75, 1.25])}
+    router = {**router, "balance_loss": rng.choice([0, 0.05]), "z_loss": rng.choice([0, 0.01])}
     if "groups" in router:
         chosen = 2  # one of two groups of 4 experts has no more
     return {"experts": rng.choice([4, 6, 8]), "experts_per_token": chosen,
@@ -318,7 +317,7 @@ def draw_without_context(rng, precision, family):
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
             optimizer = optimizer_of("adamw", precision)
-    return with_objective(with_mup(with_ahead(with_terms(with_groups(with_matrices(without_overlap({
+    return with_capacity(with_objective(with_mup(with_ahead(with_terms(with_groups(with_matrices(without_overlap({
             **model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
@@ -329,7 +328,7 @@ def draw_without_context(rng, precision, family):
             **draw_ramp(rng, data * micro),
             "layout.offload": rng.choice(["none", "none", "activations", "activations:1"]),
             "compiler.tp_comm_overlap": tensor > 1 and rng.random() < 0.5,
-            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])})))))))
+            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])}))))))))
 
 
 def without_overlap(case):
@@ -388,11 +387,19 @@ def with_objective(case):
     """A sixth of the cases of decoders learn from pairs of answers, sampled with the case as seed."""
     rng = random.Random("objective" + json.dumps(case))
     terms = ("loss.z_loss", "loss.label_smoothing", "model.router.balance_loss", "model.router.z_loss",
-             "model.mtp_depth", "model.router.capacity_factor")
+             "model.mtp_depth")
     if case["texts"] in ("spans", "pairs") or rng.random() < 5 / 6 or any(case.get(key) for key in terms):
         return case
     return {**case, "texts": "preferred", "compiler.attention": "fused",
             "objective.kind": rng.choice(["dpo", "ipo", "orpo", "kto", "simpo", "reward"])}
+
+
+def with_capacity(case):
+    """Two thirds of the cases with experts limit their capacity, sampled with the case as seed."""
+    rng = random.Random("capacity" + json.dumps(case))
+    if not case.get("model.experts") or case.get("objective.kind"):
+        return case  # not supported with pairs of answers
+    return {**case, "model.router.capacity_factor": rng.choice([0, 0.75, 1.25])}
 
 
 def with_groups(case):

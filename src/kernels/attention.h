@@ -63,8 +63,7 @@ struct AttentionDropout {
   TensorView samples;                    // [B] i64
   int64_t first_head = 0;                // global number of local head 0
   int64_t first_query = 0, queries = 0;  // in the whole sequence; queries 0: T
-  int64_t first_key = 0,
-          keys = 0;  // first_key: a multiple of 4; keys: those of the sequence (0: S)
+  int64_t first_key = 0, keys = 0;       // a multiple of 4; the keys of the sequence (0: S)
 };
 
 struct AttentionArgs {
