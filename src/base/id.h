@@ -123,8 +123,6 @@ class IdVector {
   auto begin() const { return entries_.begin(); }
   auto end() { return entries_.end(); }
   auto end() const { return entries_.end(); }
-  auto rbegin() const { return entries_.rbegin(); }
-  auto rend() const { return entries_.rend(); }
   decltype(auto) front() const { return entries_.front(); }
   decltype(auto) back() { return entries_.back(); }
   decltype(auto) back() const { return entries_.back(); }

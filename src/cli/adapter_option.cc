@@ -48,9 +48,19 @@ void add_adapters(Arguments& arguments, std::vector<std::string>& adapters) {
                    "the model itself; repeatable");
 }
 
+void check_adapter(const Arguments& arguments, const std::string& adapter) {
+  if (adapter.empty() && arguments.given("--adapter"))
+    throw UsageError("--adapter has an empty value, expected a folder or {}.", kNoAdapter);
+}
+
 std::vector<NamedAdapters> open_adapters(const std::vector<std::string>& values,
                                          const checkpoint::CheckpointReader& base) {
   if (values.empty()) return {NamedAdapters()};
+  if (values == std::vector<std::string>{kNoAdapter} && checkpoint::has_adapters(base))
+    throw Error(
+        "{}: has adapters of its own, which --adapter {} does not remove. Use the model that they "
+        "were trained on.",
+        base.folder().string(), kNoAdapter);
   checkpoint::require_no_adapters(base);
   const model::ModelConfig model = checkpoint::stored_model(base);
   std::vector<NamedAdapters> all;

@@ -75,8 +75,9 @@ struct AttentionArgs {
   TensorView kv = {};  // [B, S, KV, 2, D]: keys and values in an array of their own; no data: S = T
   AttentionScope scope = {};
   TensorView sinks = {};  // [H] f32, bf16 or f16; no data: none
-  // out, which is f32, and lse hold the result for earlier keys, and the kernel continues the
-  // softmax over its own keys. Without sinks, which the earlier keys have. Only on the CPU.
+  // out, which is f32, and lse hold the result of a launch for other keys, and the kernel continues
+  // that softmax over its own keys. Without sinks, which are terms of the first launch. Only on the
+  // CPU.
   bool continues = false;
 };
 void launch(Cpu, const Launch&, const AttentionArgs&);

@@ -87,18 +87,18 @@ TEST(Verify, SamplesAreRight) {
   EXPECT_EQ(texts(verify(sample_program())), "");
 }
 
-// Breaks the sample in one way and expects one of the findings to be `wanted`.
-void expect_found(const std::function<void(Sample&)>& change, const std::string& wanted) {
+// Breaks the sample in one way and expects one of the findings to be `expected`.
+void expect_found(const std::function<void(Sample&)>& change, const std::string& expected) {
   Sample s = sample_graph();
   change(s);
-  EXPECT_NE(texts(verify(s.graph)).find(wanted), std::string::npos)
-      << "expected " << wanted << "\nfound " << texts(verify(s.graph));
+  EXPECT_NE(texts(verify(s.graph)).find(expected), std::string::npos)
+      << "expected " << expected << "\nfound " << texts(verify(s.graph));
 }
-void expect_found_in(const std::function<void(Program&)>& change, const std::string& wanted) {
+void expect_found_in(const std::function<void(Program&)>& change, const std::string& expected) {
   Program p = sample_program();
   change(p);
-  EXPECT_NE(texts(verify(p)).find(wanted), std::string::npos)
-      << "expected " << wanted << "\nfound " << texts(verify(p));
+  EXPECT_NE(texts(verify(p)).find(expected), std::string::npos)
+      << "expected " << expected << "\nfound " << texts(verify(p));
 }
 
 TEST(VerifyGraph, NamesBrokenOps) {
@@ -129,8 +129,8 @@ TEST(VerifyGraph, NamesBrokenOps) {
 }
 
 TEST(VerifyGraph, NamesLayersThatAreNotNumberedAlongTheirStream) {
-  const auto numbers = [](std::vector<int64_t> at, const std::string& wanted) {
-    expect_found([&](Sample& s) { s.graph.blocks[BlockId(0)].at = at; }, wanted);
+  const auto numbers = [](std::vector<int64_t> at, const std::string& expected) {
+    expect_found([&](Sample& s) { s.graph.blocks[BlockId(0)].at = at; }, expected);
   };
   numbers({}, "block layer: is a stack and has 0 numbers of layers");
   numbers({1, 0}, "block layer: its layers do not rise");

@@ -61,6 +61,14 @@ void compare_parts(const AttentionSizes& z, int64_t parts, const AttentionScope&
   EXPECT_LT(distance(cut(d_qkv, 0, z.t, z.g, 2), sum), 1e-6);
 }
 
+// [B, T] documents that end at token 20, near token 200, and at the end.
+Array three_documents(const AttentionSizes& z) {
+  Array documents({z.b, z.t}, DType::kI32);
+  for (int64_t i = 0; i < z.b * z.t; ++i)
+    documents.set(i, i % z.t < 20 ? 0 : i % z.t < 200 + i / z.t ? 1 : 2);
+  return documents;
+}
+
 // A sequence in blocks of queries and of keys. Each block of queries attends to its own block and
 // then continues with earlier ones, and the gradients add up, as on the ranks of a ring.
 void compare_blocks(const AttentionSizes& z, int64_t blocks, const AttentionScope& whole_scope,
@@ -128,9 +136,7 @@ TEST(AttentionPart, ContinuesWithinMasks) {
     compare_blocks({1, 204, 1, 2, 24}, 4, scope);
   }
   const AttentionSizes z{2, 240, 1, 2, 16};
-  Array documents({z.b, z.t}, DType::kI32);
-  for (int64_t i = 0; i < z.b * z.t; ++i)
-    documents.set(i, i % z.t < 20 ? 0 : i % z.t < 200 + i / z.t ? 1 : 2);
+  const Array documents = three_documents(z);
   AttentionScope scope;
   scope.documents = documents;
   compare_blocks(z, 4, scope);
@@ -164,9 +170,7 @@ TEST(AttentionPart, WithAWindowOrASoftCap) {
 // Some documents end within a part, one covers several parts.
 TEST(AttentionPart, WithinDocuments) {
   const AttentionSizes z{2, 240, 1, 2, 16};
-  Array documents({z.b, z.t}, DType::kI32);
-  for (int64_t i = 0; i < z.b * z.t; ++i)
-    documents.set(i, i % z.t < 20 ? 0 : i % z.t < 200 + i / z.t ? 1 : 2);
+  const Array documents = three_documents(z);
   AttentionScope scope;
   scope.documents = documents;
   compare_parts(z, 4, scope);

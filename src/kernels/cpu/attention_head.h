@@ -84,7 +84,7 @@ struct QueryHead {
   ConstRows q;
   Rows out;  // read in the gradient
   float* lse = nullptr;
-  bool continues = false;   // out and lse contain the result for other keys
+  bool continues = false;   // out and lse hold the result for other keys
   float sink = -HUGE_VALF;  // score more in the sum of each row; -infinity: none
   ConstRows d_out;          // gradient only
   Rows dq;

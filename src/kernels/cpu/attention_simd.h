@@ -125,8 +125,8 @@ HWY_INLINE void StoreQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d
   }
 }
 
-// Starts the m rows from i on: at nothing, or at the result for other keys, whose log-sum-exp
-// stands for their maximum with the sum 1.
+// Starts the m rows from i on: at nothing, or at the result for other keys. The log-sum-exp of
+// these is used as their maximum, with a sum of 1.
 HWY_INLINE void StartQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d,
                              const HeadBuffers& b) {
   const F f;
