@@ -488,13 +488,29 @@ def best_layout(case):
     case.check_step("the first loss", losses, 1, case.bound())
 
 
+# `verify` prints this if the first difference is in the experts: rounding may have chosen between two experts
+# with nearly equal scores. A wrong layout differs with each seed.
+NEAR_TIE, OTHER_SEEDS = "Verify again with another run.seed", (101, 102, 103)
+
+
 def verify(case):
     # Rounding a score to 16 bits may choose another expert, so values of experts are compared in fp32.
     routed = case.chosen["model"] in WITH_EXPERTS
     precision = ["precision=fp32"] if routed else []
-    said = case.say("verify", "run.yaml", *case.keys, *precision, "--steps", 2, "run.directory=verified")
-    if "all values agree" not in said.stdout:
-        raise Broken(f"verify prints {said.stdout[-300:]}")
+
+    def agrees(*more):
+        said = case.say("verify", "run.yaml", *case.keys, *precision, "--steps", 2, "run.directory=verified", *more)
+        if "all values agree" not in said.stdout:
+            raise Broken(f"verify prints {said.stdout[-300:]}")
+
+    try:
+        agrees()
+    except Broken as broken:
+        if not routed or NEAR_TIE not in str(broken):
+            raise
+        for seed in OTHER_SEEDS:
+            agrees(f"run.seed={seed}")
+        print(f"near tie of two experts, not with seeds {OTHER_SEEDS}: {words_of(case.chosen.items())}", flush=True)
 
 
 def other_layout(case):
