@@ -25,7 +25,8 @@ constexpr int64_t kMostTrials = 10'000, kMostHalving = 100;
 struct SweepArguments {
   std::string run, method = "random", out;
   std::vector<std::string> keys;
-  int64_t trials = 16, points = 4, halving = 1, jobs = 0, ranks = 1, seed = 1;
+  int64_t trials = 16, points = 4, jobs = 0, ranks = 1, seed = 1;
+  sweep::Halving halving;
   bool keep = false, json = false;
 };
 
@@ -47,9 +48,11 @@ bool read_arguments(Args args, SweepArguments& s) {
   a.option(s.method, "--method", "random|grid", "how points are chosen");
   a.option(s.trials, "--trials", "N", "number of random points");
   a.option(s.points, "--points", "N", "values of each range with --method grid");
-  a.option(s.halving, "--halving", "N",
+  a.option(s.halving.eta, "--halving", "N",
            "stop trials early: only the best 1/N of each rung continue, with N times the steps; 1: "
            "every trial runs all steps");
+  a.option(s.halving.finalists, "--finalists", "N",
+           "with --halving, the minimum number of trials that run all steps");
   a.option(s.jobs, "--jobs", "N", "trials at once; 0: as many as the cores or GPUs allow");
   a.option(s.ranks, "-n", "RANKS", "ranks per trial");
   a.option(s.seed, "--seed", "N", "random seed of the points");
@@ -67,7 +70,10 @@ bool read_arguments(Args args, SweepArguments& s) {
                      grid ? "random" : "grid");
   in_range("--trials", s.trials, 1, kMostTrials);
   in_range("--points", s.points, 1, kMostTrials);
-  in_range("--halving", s.halving, 1, kMostHalving);
+  in_range("--halving", s.halving.eta, 1, kMostHalving);
+  in_range("--finalists", s.halving.finalists, 1, kMostTrials);
+  if (s.halving.eta == 1 && a.given("--finalists"))
+    throw UsageError("sweep --finalists: is for --halving of 2 or more.");
   in_range("--jobs", s.jobs, 0, kMostTrials);
   in_range("-n", s.ranks, 1, kMostTrials);
   in_range("--seed", s.seed, 0, int64_t{1} << 53);
@@ -131,7 +137,7 @@ Sweep::Sweep(const SweepArguments& arguments) : arguments_(arguments) {
   d.hash = hash_of(config_, d.parameters);
   d.seed = d.method == sweep::Method::kGrid ? 0 : arguments.seed;
   d.ranks = arguments.ranks;
-  d.eta = arguments.halving;
+  d.eta = arguments.halving.eta;
   d.score =
       config_.data.validation.empty() && config_.data.split.empty() ? "loss" : "validation_loss";
   directory_ = arguments.out.empty() ? config_.run.directory + "-sweep" : arguments.out;
@@ -140,8 +146,9 @@ Sweep::Sweep(const SweepArguments& arguments) : arguments_(arguments) {
           ? sweep::grid(d.parameters, arguments.points, kMostTrials)
           : sweep::sample(d.parameters, arguments.trials, static_cast<uint64_t>(arguments.seed));
   check_points(points);
-  d.rungs = sweep::rungs_of(std::ssize(points), config_.schedule.steps, d.eta,
-                            config_.schedule.warmup_steps + 1);
+  sweep::Halving halving = arguments.halving;
+  halving.least = config_.schedule.warmup_steps + 1;
+  d.rungs = sweep::rungs_of(std::ssize(points), config_.schedule.steps, halving);
   share_machine();
   record_ = sweep::read_record(directory_ / "sweep.json", d, points);
 }

@@ -18,13 +18,25 @@ inline constexpr std::string_view kNf4Codes = ".nf4", kNf4Scales = ".nf4_scales"
 
 // Returns the name of a stored value of a weight "layer3.attn.qkv.weight", or of one of its parts.
 // `part` is empty for a weight that is one matrix.
-std::string quantized_name(std::string_view weight, std::string_view part, std::string_view suffix);
+inline std::string quantized_name(std::string_view weight, std::string_view part,
+                                  std::string_view suffix) {
+  constexpr std::string_view kWeight = ".weight";
+  if (weight.ends_with(kWeight)) weight.remove_suffix(kWeight.size());
+  std::string name(weight);
+  if (!part.empty()) name.append(".").append(part);
+  return name.append(suffix);
+}
 
 // Returns true for the name of a stored value of a quantized weight.
-bool is_quantized_name(std::string_view name);
+inline bool is_quantized_name(std::string_view name) {
+  return name.ends_with(kNf4Codes) || name.ends_with(kNf4Scales) || name.ends_with(kNf4Levels);
+}
 
 // Returns the number of the model's parameters in `elements` elements of a stored tensor: two per
 // byte of codes, none for scales and levels, one per element of any other weight.
-int64_t parameters_of(std::string_view name, int64_t elements);
+inline int64_t parameters_of(std::string_view name, int64_t elements) {
+  if (name.ends_with(kNf4Codes)) return 2 * elements;
+  return is_quantized_name(name) ? 0 : elements;
+}
 
 }  // namespace tessera::model

@@ -1,7 +1,9 @@
 // Successive halving: with r rungs, each rung costs about trials × steps / η^(r−1), since η times
 // fewer trials run η times longer. So all of it costs about r / η^(r−1) of training every trial in
-// full, and the best of n configurations is found if its loss is already among the best 1/η at each
-// rung. Rungs inside the warm-up of the learning rate are omitted by the caller's `least`: losses
+// full, and the best of n configurations is found if its loss is among the best 1/η at each rung.
+// A smaller learning rate looks better at a rung than at the end, where the rate has decayed, so
+// values close to the best often change order after the last rung: several finalists run to the
+// end. Rungs inside the warm-up of the learning rate are omitted by the caller's `least`: losses
 // there do not yet rank the trials.
 #include "sweep/halving.h"
 
@@ -11,18 +13,23 @@
 
 namespace tessera::sweep {
 
-std::vector<Rung> rungs_of(int64_t trials, int64_t steps, int64_t eta, int64_t least) {
+std::vector<Rung> rungs_of(int64_t trials, int64_t steps, const Halving& halving) {
+  const int64_t eta = halving.eta;
   std::vector<Rung> rungs;
   int64_t rest = trials, divisor = 1;
   if (eta > 1)
     for (int64_t n = trials; n >= eta; n /= eta) divisor *= eta;
   for (; divisor >= 1; divisor /= eta) {
     const int64_t own = (steps + divisor - 1) / divisor;
-    const bool again = !rungs.empty() && rungs.back().steps == own;
-    if (divisor == 1 || (own >= least && !again)) rungs.push_back({own, rest});
+    const int64_t before = rungs.empty() ? 0 : rungs.back().steps;
+    if (divisor == 1 || (own >= halving.least && own > before && own < steps)) {
+      // If this rung has the trials of the one before, that one stopped none of them.
+      if (!rungs.empty() && rungs.back().trials == rest) rungs.pop_back();
+      rungs.push_back({own, rest});
+    }
     if (eta == 1) break;
     // Without the rung, nothing chooses among its trials.
-    if (!rungs.empty()) rest = std::max<int64_t>(1, rest / eta);
+    if (!rungs.empty()) rest = std::max(std::min(halving.finalists, rest), rest / eta);
   }
   return rungs;
 }

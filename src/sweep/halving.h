@@ -16,10 +16,17 @@ struct Rung {
   bool operator==(const Rung&) const = default;
 };
 
+struct Halving {
+  int64_t eta = 1;        // η; 1: one rung, all trials in full
+  int64_t least = 1;      // steps of the first rung, at least
+  int64_t finalists = 3;  // trials that reach the end, at least
+};
+
 // Returns the rungs of `trials` runs of `steps` steps. Rung i of r = ⌊log_η trials⌋ + 1 has
-// ⌈steps / η^(r−1−i)⌉ steps and ⌊trials / η^i⌋ trials. Rungs with fewer than `least` steps are
-// omitted, and their trials begin at the next one. `eta` = 1: one rung, all trials in full.
-std::vector<Rung> rungs_of(int64_t trials, int64_t steps, int64_t eta, int64_t least);
+// ⌈steps / η^(r−1−i)⌉ steps and ⌊trials / η^i⌋ trials, but no fewer than the finalists. Rungs with
+// fewer than `least` steps are omitted, and their trials begin at the next one. A rung that would
+// stop no trial is omitted too.
+std::vector<Rung> rungs_of(int64_t trials, int64_t steps, const Halving& halving);
 
 // Returns the sum of the steps of all trials.
 int64_t steps_of(const std::vector<Rung>& rungs);

@@ -9,7 +9,8 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kSweep =
-    "sweep run.yaml optimizer.learning_rate=1e-5..1e-1 --trials 6 --halving 2 ";
+    "sweep run.yaml optimizer.learning_rate=1e-5..1e-1 --trials 6 --halving 2 "
+    "--finalists 1 ";
 
 class SweepProgram : public ProgramFolder {
  protected:
@@ -157,6 +158,8 @@ TEST_F(SweepProgram, NonsenseIsRefusedBeforeAnyTrial) {
       {"optimizer.learning_rate=1e-4..1e-2 --trials 0", "expected 1 to"},
       {"optimizer.learning_rate=1e-4..1e-2 --points 3", "is for --method grid"},
       {"optimizer.learning_rate=1e-4..1e-2 --halving 0", "expected 1 to"},
+      {"optimizer.learning_rate=1e-4..1e-2 --finalists 2", "is for --halving"},
+      {"optimizer.learning_rate=1e-4..1e-2 --halving 2 --finalists 0", "expected 1 to"},
       {"layout.data=1,2 batch.micro=1", "its layout has 2 ranks, but -n is 1"}};
   for (const auto& [arguments, message] : wrong) {
     const ProgramResult r = run(std::string("sweep run.yaml ") + arguments);

@@ -20,7 +20,7 @@ Definition definition() {
   d.seed = 3;
   d.eta = 2;
   d.score = "validation_loss";
-  d.rungs = rungs_of(3, 8, 2, 1);
+  d.rungs = rungs_of(3, 8, {2, 1, 1});
   return d;
 }
 

@@ -1,5 +1,5 @@
 // Output biases of experts, for one instruction set.
-#include "kernels/cpu/expert_bias_rows.h"
+#include "kernels/cpu/experts_rows.h"
 #include "kernels/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();
