@@ -19,7 +19,7 @@ def divided(model, kind):
     if kind == "ddp":
         return DistributedDataParallel(model)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for layer in model.gpt_neox.layers:
+    for layer in model.base_model.layers:
         fully_shard(layer, mesh=mesh)
     return fully_shard(model, mesh=mesh)
 

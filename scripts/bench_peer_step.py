@@ -14,18 +14,15 @@ import numpy
 import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
-from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 CHUNK_TOKENS = 256  # in a chunk of the loss
 
 
 def make_model(o):
     torch.manual_seed(0)
-    return GPTNeoXForCausalLM(GPTNeoXConfig(
-        vocab_size=o.vocabulary, hidden_size=o.hidden, num_hidden_layers=o.layers,
-        num_attention_heads=o.heads, intermediate_size=4 * o.hidden, rotary_pct=0.25,
-        max_position_embeddings=max(2048, o.tokens), use_parallel_residual=True,
-        attn_implementation="sdpa")).train()
+    config = AutoConfig.from_pretrained(o.model, attn_implementation="sdpa")
+    return AutoModelForCausalLM.from_config(config).float().train()
 
 
 def whole_loss(model, x, labels):
@@ -35,7 +32,7 @@ def whole_loss(model, x, labels):
 
 def chunked_loss(model, x, labels):
     """Logits of a few tokens at a time, computed again in the backward."""
-    hidden = model.gpt_neox(input_ids=x, use_cache=False).last_hidden_state
+    hidden = model.base_model(input_ids=x, use_cache=False).last_hidden_state
     hidden, labels = hidden.reshape(-1, hidden.size(-1)), labels.reshape(-1)
 
     def part(h, y):
@@ -47,7 +44,8 @@ def chunked_loss(model, x, labels):
 
 def arguments():
     parser = argparse.ArgumentParser()
-    for name in ("layers", "hidden", "heads", "vocabulary", "batch", "tokens", "steps"):
+    parser.add_argument("--model", required=True, help="a folder with config.json")
+    for name in ("batch", "tokens", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--bin", required=True, help="16-bit token ids")
     return parser

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Our training speed over the best of PyTorch's modes, on this machine, in turns.
 
-    scripts/bench_peers.sh [--turns 3] [--shape 4x512 …] [--precision fp32|bf16] [--json FILE]
+    scripts/bench_peers.sh [--turns 3] [--family neox|qwen3|mixtral] [--shape 4x512 …]
+                           [--precision fp32|bf16] [--json FILE]
     scripts/bench_peers.sh --ranks 2     ZeRO 1 and DDP, ZeRO 3 and FSDP2, over gloo
 
 Each turn runs ours once and every mode of PyTorch once (eager and compiled, whole logits and chunked
@@ -27,20 +28,29 @@ import time
 VOCABULARY = 50304
 SHAPES = ("4x512", "1x2048", "16x128", "4x512@520")  # BATCHxTOKENS, of a model of another width
 WIDTHS = {512: (6, 512, 8), 520: (6, 520, 13)}  # layers, hidden, heads: Pythia-70M, and near it
+# Further keys of `model`: groups of heads with a key each, and the inner width of the MLP or of an expert.
+FAMILIES = {"neox": "", "qwen3": "kv_heads: {keys}, feed_forward: {inner},",
+            "mixtral": "kv_heads: {keys}, feed_forward: {inner}, experts: 8, experts_per_token: 2,"}
 SETTLED_AFTER = 3  # number of our steps
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 RANK_PAIRS = {"ddp": 1, "fsdp2": 3}  # the stage of ZeRO that divides as much
 
 
 class Case:
-    def __init__(self, shape, precision, threads, ranks=1):
+    def __init__(self, family, shape, precision, threads, ranks=1):
         size, _, width = shape.partition("@")
         self.batch, self.tokens = map(int, size.split("x"))
         self.layers, self.hidden, self.heads = WIDTHS[int(width or 512)]
-        self.precision, self.threads, self.ranks = precision, threads, ranks
+        self.family, self.precision, self.threads, self.ranks = family, precision, threads, ranks
         if self.batch % ranks:
             raise SystemExit(f"--shape {shape}: {self.batch} sequences do not divide by {ranks} ranks")
-        self.name = f"{self.hidden} wide, {self.batch} x {self.tokens}, {precision}"
+        self.name = f"{family}, {self.hidden} wide, {self.batch} x {self.tokens}, {precision}"
+
+    def model(self):
+        """The section `model` of our run file."""
+        more = FAMILIES[self.family].format(keys=self.heads // 2, inner=2 * self.hidden)
+        return (f"{{ family: {self.family}, layers: {self.layers}, hidden: {self.hidden}, "
+                f"heads: {self.heads}, {more} vocabulary: {VOCABULARY}, context: {max(2048, self.tokens)} }}")
 
 
 def measured(command, threads, timeout, on_wait=None):
@@ -91,8 +101,7 @@ def beside(name):
 
 
 def sizes(options, case):
-    return ["--layers", case.layers, "--hidden", case.hidden, "--heads", case.heads,
-            "--vocabulary", VOCABULARY, "--batch", case.batch // case.ranks,
+    return ["--model", config_folder(options, case), "--batch", case.batch // case.ranks,
             "--tokens", case.tokens, "--steps", options.peer_steps,
             "--bin", options.work / "train.bin"]
 
@@ -108,14 +117,25 @@ def peer_result(options, case, command, name):
             "first_step_s": answer["first_step_at"] - started}
 
 
-def run_ours(options, case, zero=0):
+def config_folder(options, case):
+    """A folder with the config.json of our model, for transformers."""
+    folder = options.work / f"{case.family}-{case.hidden}-{case.tokens}"
+    if not folder.exists():
+        run = write_run(options, case, 0)
+        for command in (["train", run, "schedule.steps=0", "schedule.warmup_steps=0", "layout.data=1"],
+                        ["checkpoint", "export", run.parent / "run", "--to", folder]):
+            subprocess.run([options.tessera, *command], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def write_run(options, case, zero):
+    """The run file of our training, in a folder of its own."""
     work = options.work
     directory = pathlib.Path(tempfile.mkdtemp(dir=work))
     run = directory / "run.yaml"
     run.write_text(f"""\
 run: {{ name: bench, directory: {directory / 'run'}, seed: 1, threads: {case.threads} }}
-model: {{ family: neox, layers: {case.layers}, hidden: {case.hidden}, heads: {case.heads},
-         vocabulary: {VOCABULARY}, context: {max(2048, case.tokens)} }}
+model: {case.model()}
 data: {{ tokenizer: {work / 'tokenizer.json'}, train: [{work / 'train'}],
         sequence_length: {case.tokens} }}
 batch: {{ global: {case.batch}, micro: {case.batch // case.ranks} }}
@@ -125,6 +145,12 @@ schedule: {{ kind: cosine, steps: {options.steps}, warmup_steps: 2, min_lr_ratio
 precision: {case.precision}
 checkpoint: {{ every_steps: 0 }}
 """)
+    return run
+
+
+def run_ours(options, case, zero=0):
+    run = write_run(options, case, zero)
+    directory = run.parent
     metrics = directory / "run" / "metrics.jsonl"
     seen = []
 
@@ -207,6 +233,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tessera", default="build/tessera")
     parser.add_argument("--text", required=True)
+    parser.add_argument("--family", choices=tuple(FAMILIES), default="neox")
     parser.add_argument("--shape", action="append", help="default: " + " ".join(SHAPES))
     parser.add_argument("--precision", action="append", choices=("fp32", "bf16"))
     parser.add_argument("--turns", type=int, default=3)
@@ -230,14 +257,14 @@ def main():
         if options.ranks > 1:
             print(f"{options.ranks} ranks of one thread, {options.turns} turns")
             for shape in options.shape or SHAPES[:1]:
-                results += compare_ranks(options, Case(shape, "fp32", 1, options.ranks))
+                results += compare_ranks(options, Case(options.family, shape, "fp32", 1, options.ranks))
             precisions = []
         else:
             print(f"{options.threads} threads, {options.turns} turns; "
                   "ratios of ours to the best of PyTorch")
         for precision in precisions:
             for shape in options.shape or SHAPES:
-                results.append(compare(options, Case(shape, precision, options.threads)))
+                results.append(compare(options, Case(options.family, shape, precision, options.threads)))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
 
