@@ -19,6 +19,7 @@ import sys
 
 SKIPPED = 77
 MOST_FILES = 9
+JOB_KIB = 1536 * 1024  # memory that one compiler may use
 ROOMS = ("ir", "model", "compile", "runtime")  # that see the list of ops
 # The kernels that are new, the table of them, and what stands in for a GPU.
 OTHERS = ("src/kernels/cpu/softsign.cc", "src/kernels/cpu/backend.cc", "src/kernels/gpu/absent.cc",
@@ -72,7 +73,7 @@ def compile_command(entry, out):
     """The command of the copy's build, without optimization and debugging information."""
     words = [w for w in shlex.split(entry["command"]) if not re.fullmatch(r"-O\d|-g\d?|-march=\S+", w)]
     words[words.index("-o") + 1] = str(out)
-    return words + ["-O0"]
+    return words + ["-O0", "-pipe"]
 
 
 def commands_of(tree, made, unity):
@@ -84,6 +85,12 @@ def commands_of(tree, made, unity):
         words = shlex.split(entry["command"])
         out.append((os.path.relpath(entry["file"], tree), words[words.index("-o") + 1], entry))
     return out
+
+
+def jobs_at_once():
+    """As many as cores and memory allow, as scripts/build.sh does."""
+    free = re.search(r"MemAvailable:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())
+    return max(1, min(len(os.sched_getaffinity(0)), int(free[1]) // JOB_KIB))
 
 
 def compile_all(tree, made, test):
@@ -107,7 +114,7 @@ def compile_all(tree, made, test):
     command = compile_command(like, objects[-1])
     command[command.index("-c") + 1] = str(tree / test)
     jobs.insert(0, (command + [f"-I{tree}"], like["directory"]))  # first, since it is the likeliest to fail
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(jobs_at_once()) as pool:
         list(pool.map(lambda job: run(*job), jobs))
     return objects
 
