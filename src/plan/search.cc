@@ -86,6 +86,7 @@ bool Search::may_fit(const Bound& b) {
 }
 
 void Search::all_bounds() {
+  if (request_.prune) bounds_.compile_blocks(candidates_);
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (!request_.prune) {
       open_.push({0, i, Known::kAlone});

@@ -84,6 +84,7 @@ struct MeshPlaces {
   std::vector<int64_t> stage;          // by group: one of its stages
   std::vector<GroupShape> shard;       // by group: the ranks that shard weights
   std::vector<GroupShape> next, back;  // by stage: messages to the next and the previous stage
+  std::vector<std::map<GroupRef, GroupShape>> inner;  // by group: of collectives inside segments
 };
 
 // Durations of one call, on the ranks of a group of stages.
@@ -123,15 +124,23 @@ class Bounds {
   Bounds(const SearchRequest& request, const Target& target, const Hardware& hardware,
          const Software& software);
 
+  // Compiles the blocks of all candidates, on as many threads as the request has.
+  void compile_blocks(const std::vector<Candidate>& candidates);
   Bound quick(const Candidate& candidate);
   Bound closer(const Candidate& candidate);
 
  private:
+  // What the costs of blocks depend on (search_blocks.h).
+  using BlockKey = std::tuple<int64_t, int64_t, compile::ContextMethod, bool, int64_t, int64_t,
+                              std::string, bool, bool>;
+  static BlockKey key_of(const Candidate& c);
+  BlockCosts costs_of(const Candidate& c) const;
   const BlockCosts& blocks(const Candidate& c);
-  const MeshPlaces& places(const compile::Layout& layout);
+  MeshPlaces& places(const compile::Layout& layout);
+  const GroupShape& shape_of(MeshPlaces& places, size_t group, const GroupRef& over) const;
   const ChunkLayers& layers(const BlockCosts& blocks, int64_t chunks);
-  CallNs calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group, int64_t zero) const;
-  int64_t message_ns(const Candidate& c, const BlockCosts& b, const MeshPlaces& places,
+  CallNs calls_of(const BlockCosts& b, MeshPlaces& places, size_t group, int64_t zero) const;
+  int64_t message_ns(const Candidate& c, const BlockCosts& b, MeshPlaces& places,
                      const GroupShape& pair) const;
   CandidateView view(const Candidate& c);
 
@@ -139,8 +148,6 @@ class Bounds {
   const Target& target_;
   const Hardware& hardware_;
   const Software& software_;
-  using BlockKey = std::tuple<int64_t, int64_t, compile::ContextMethod, bool, int64_t, int64_t,
-                              std::string, bool, bool>;
   std::map<BlockKey, BlockCosts> blocks_;
   std::map<std::array<int64_t, 5>, MeshPlaces> places_;
   std::map<std::pair<int64_t, compile::LayerCosts>, ChunkLayers> layers_;
