@@ -27,23 +27,23 @@ Bounds::BlockKey Bounds::key_of(const Candidate& c) {
   const compile::Layout& l = c.layout;
   const bool divided =
       l.pipeline > 1 && l.pipeline_schedule == compile::PipelineSchedule::kZeroBubble;
-  return {l.tensor, l.context, l.context_method, l.context_balance,
-          l.expert, c.micro,   l.recompute,      l.sequence_parallel,
-          divided};
+  return {l.tensor, l.context,   l.context_method,    l.context_balance,
+          l.expert, l.recompute, l.sequence_parallel, divided,
+          c.micro};
 }
 
 BlockCosts Bounds::costs_of(const Candidate& c) const {
   return block_costs(request_of(request_, c), target_, hardware_, software_);
 }
 
-void Bounds::compile_blocks(const std::vector<Candidate>& candidates) {
+void Bounds::compile_blocks(const std::vector<const Candidate*>& candidates) {
   std::map<BlockKey, const Candidate*> open;  // one candidate of each key
-  for (const Candidate& c : candidates)
-    if (!blocks_.contains(key_of(c))) open.emplace(key_of(c), &c);
+  for (const Candidate* c : candidates)
+    if (!blocks_.contains(key_of(*c))) open.emplace(key_of(*c), c);
   const std::vector<std::pair<BlockKey, const Candidate*>> list(open.begin(), open.end());
   std::vector<BlockCosts> costs(list.size());
   std::atomic<size_t> next = 0;
-  on_threads(std::clamp<size_t>(list.size(), 1, request_.threads), [&](size_t) {
+  on_threads(std::min(list.size(), std::max<size_t>(1, request_.threads)), [&](size_t) {
     for (size_t i = next++; i < list.size(); i = next++) costs[i] = costs_of(*list[i].second);
   });
   for (size_t i = 0; i < list.size(); ++i) blocks_.emplace(list[i].first, std::move(costs[i]));
@@ -177,25 +177,41 @@ int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, MeshPlaces& 
   return to_ns(message_s(ratio(b.message_bytes, parts), pair, hardware_) + gather);
 }
 
-CandidateView Bounds::view(const Candidate& c) {
+// Without the times.
+CandidateView Bounds::sizes(const Candidate& c, const BlockCosts& blocks) {
   CandidateView v;
   v.candidate = &c;
-  v.blocks = &blocks(c);
-  MeshPlaces& places = this->places(c.layout);
-  v.places = &places;
-  v.layers = &layers(*v.blocks, c.layout.pipeline * c.layout.interleave);
+  v.blocks = &blocks;
+  v.places = &places(c.layout);
+  v.layers = &layers(blocks, c.layout.pipeline * c.layout.interleave);
   v.offload = compile::parse_offload(c.layout.offload);
   v.shards = state_shards(v.places->mesh[0]);
   v.microbatches = request_.global / c.layout.data / c.micro;
+  return v;
+}
+
+CandidateView Bounds::view(const Candidate& c) {
+  CandidateView v = sizes(c, blocks(c));
+  MeshPlaces& places = this->places(c.layout);
   v.begin = to_ns(software_.step_s);
   v.sender_waits = !software_.overlap_pipeline;
-  for (size_t g = 0; g < v.places->stage.size(); ++g)
+  for (size_t g = 0; g < places.stage.size(); ++g)
     v.calls.push_back(calls_of(*v.blocks, places, g, c.layout.zero));
   for (int64_t s = 0; s < c.layout.pipeline; ++s) {
     v.next.push_back(message_ns(c, *v.blocks, places, places.next[s]));
     v.back.push_back(message_ns(c, *v.blocks, places, places.back[s]));
   }
   return v;
+}
+
+int64_t Bounds::bytes_by_smaller_micro(const Candidate& c) {
+  const BlockKey key = key_of(c);
+  const auto above = blocks_.lower_bound(key);
+  if (above == blocks_.begin()) return 0;
+  const auto& [smaller, blocks] = *std::prev(above);
+  BlockKey same = smaller;
+  std::get<8>(same) = c.micro;
+  return same == key ? sizes(c, blocks).bytes_by_formula() : 0;
 }
 
 Bound Bounds::quick(const Candidate& c) {
