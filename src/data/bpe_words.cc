@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/on_threads.h"
+#include "base/on_threads.h"
 
 namespace tessera::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "base/error.h"
-#include "data/on_threads.h"
+#include "base/on_threads.h"
 #include "data/tokenizer.h"
 
 namespace tessera::data {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 #include <queue>
 
@@ -85,14 +86,26 @@ bool Search::may_fit(const Bound& b) {
   return false;
 }
 
+// In ascending order of micro-batches: those that are too large are then often known to be so
+// before any block with them is compiled.
 void Search::all_bounds() {
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (!request_.prune) {
-      open_.push({0, i, Known::kAlone});
-      continue;
+  std::map<int64_t, std::vector<size_t>> by_micro;
+  for (size_t i = 0; i < candidates_.size(); ++i) by_micro[candidates_[i].micro].push_back(i);
+  for (const auto& [micro, indices] : by_micro) {
+    std::vector<const Candidate*> open;
+    for (const size_t i : indices) {
+      if (!request_.prune)
+        open_.push({0, i, Known::kAlone});
+      else if (bounds_.bytes_by_smaller_micro(candidates_[i]) > room())
+        ++result_.too_large;
+      else
+        open.push_back(&candidates_[i]);
     }
-    const Bound b = bounds_.quick(candidates_[i]);
-    if (may_fit(b)) open_.push({b.step_ns, i, Known::kFormula});
+    bounds_.compile_blocks(open);
+    for (const Candidate* c : open) {
+      const Bound b = bounds_.quick(*c);
+      if (may_fit(b)) open_.push({b.step_ns, size_t(c - candidates_.data()), Known::kFormula});
+    }
   }
 }
 

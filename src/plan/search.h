@@ -44,6 +44,9 @@ struct SearchRequest {
   // Each layout also with layout.offload = activations, optimizer, and both, in addition to that of
   // `base`.
   bool offload = false;
+  // Threads that compile blocks. More than one requires a target whose functions several threads
+  // may call at once.
+  size_t threads = 1;
 };
 
 // One layout to look at.

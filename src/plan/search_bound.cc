@@ -3,9 +3,11 @@
 #include "plan/search_bound.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
+#include "base/on_threads.h"
 #include "base/real.h"
 #include "compile/schedule/pipeline.h"
 #include "plan/search_view.h"
@@ -21,25 +23,43 @@ Bounds::Bounds(const SearchRequest& request, const Target& target, const Hardwar
                const Software& software)
     : request_(request), target_(target), hardware_(hardware), software_(software) {}
 
-const BlockCosts& Bounds::blocks(const Candidate& c) {
+Bounds::BlockKey Bounds::key_of(const Candidate& c) {
   const compile::Layout& l = c.layout;
   const bool divided =
       l.pipeline > 1 && l.pipeline_schedule == compile::PipelineSchedule::kZeroBubble;
-  const BlockKey key{l.tensor, l.context, l.context_method, l.context_balance,
-                     l.expert, c.micro,   l.recompute,      l.sequence_parallel,
-                     divided};
+  return {l.tensor, l.context,   l.context_method,    l.context_balance,
+          l.expert, l.recompute, l.sequence_parallel, divided,
+          c.micro};
+}
+
+BlockCosts Bounds::costs_of(const Candidate& c) const {
+  return block_costs(request_of(request_, c), target_, hardware_, software_);
+}
+
+void Bounds::compile_blocks(const std::vector<const Candidate*>& candidates) {
+  std::map<BlockKey, const Candidate*> open;  // one candidate of each key
+  for (const Candidate* c : candidates)
+    if (!blocks_.contains(key_of(*c))) open.emplace(key_of(*c), c);
+  const std::vector<std::pair<BlockKey, const Candidate*>> list(open.begin(), open.end());
+  std::vector<BlockCosts> costs(list.size());
+  std::atomic<size_t> next = 0;
+  on_threads(std::min(list.size(), std::max<size_t>(1, request_.threads)), [&](size_t) {
+    for (size_t i = next++; i < list.size(); i = next++) costs[i] = costs_of(*list[i].second);
+  });
+  for (size_t i = 0; i < list.size(); ++i) blocks_.emplace(list[i].first, std::move(costs[i]));
+}
+
+const BlockCosts& Bounds::blocks(const Candidate& c) {
+  const BlockKey key = key_of(c);
   auto known = blocks_.find(key);
-  if (known == blocks_.end())
-    known =
-        blocks_.emplace(key, block_costs(request_of(request_, c), target_, hardware_, software_))
-            .first;
+  if (known == blocks_.end()) known = blocks_.emplace(key, costs_of(c)).first;
   return known->second;
 }
 
 // Durations depend on a stage only by the position of its ranks within nodes, so stages with the
 // same position share one entry. Shapes depend only on (tensor, context, expert, pipeline),
 // since these determine the data degree, and on the copies of heads.
-const MeshPlaces& Bounds::places(const compile::Layout& layout) {
+MeshPlaces& Bounds::places(const compile::Layout& layout) {
   const std::array key = {layout.tensor, layout.context, layout.expert, layout.pipeline,
                           compile::head_copies(request_.base.model, layout)};
   const auto known = places_.find(key);
@@ -60,7 +80,19 @@ const MeshPlaces& Bounds::places(const compile::Layout& layout) {
     m.next.push_back(message_shape(mesh, s, (s + 1) % stages, hardware_));
     m.back.push_back(message_shape(mesh, s, (s + stages - 1) % stages, hardware_));
   }
+  m.inner.resize(m.stage.size());
   return m;
+}
+
+const GroupShape& Bounds::shape_of(MeshPlaces& places, size_t group, const GroupRef& over) const {
+  std::map<GroupRef, GroupShape>& known = places.inner[group];
+  auto shape = known.find(over);
+  if (shape == known.end())
+    shape = known
+                .emplace(over, group_shape(places.mesh[0], over, places.stage[group], hardware_,
+                                           software_.hierarchical))
+                .first;
+  return shape->second;
 }
 
 const ChunkLayers& Bounds::layers(const BlockCosts& b, int64_t chunks) {
@@ -92,22 +124,13 @@ const ChunkLayers& Bounds::layers(const BlockCosts& b, int64_t chunks) {
 //   0         never                  all-reduce
 //   1, 2      if they are trained    reduce-scatter
 //   3         always                 reduce-scatter
-CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group,
-                        int64_t zero) const {
+CallNs Bounds::calls_of(const BlockCosts& b, MeshPlaces& places, size_t group, int64_t zero) const {
   // The time of a segment is its computation plus its exposed collectives, and at least its
   // launches.
-  std::map<GroupRef, GroupShape> shapes;
   const auto ns = [&](const SegmentCost& s, bool first) {
     int64_t sum = s.compute_ns[first];
-    for (const InlineCollective& c : s.collectives) {
-      auto shape = shapes.find(c.over);
-      if (shape == shapes.end())
-        shape = shapes
-                    .emplace(c.over, group_shape(places.mesh[0], c.over, places.stage[group],
-                                                 hardware_, software_.hierarchical))
-                    .first;
-      sum += to_ns(collective_s(c.kind, c.bytes, shape->second, hardware_));
-    }
+    for (const InlineCollective& c : s.collectives)
+      sum += to_ns(collective_s(c.kind, c.bytes, shape_of(places, group, c.over), hardware_));
     return std::max(sum, s.floor_ns[first]);
   };
   const auto both = [&](const SegmentCost& s) { return CallNs::Both{ns(s, false), ns(s, true)}; };
@@ -140,41 +163,55 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
   return n;
 }
 
-int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPlaces& places,
+int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, MeshPlaces& places,
                            const GroupShape& pair) const {
   const int64_t parts = c.layout.tensor;
   if (!software_.split_messages || parts == 1 || c.layout.sequence_parallel)
     return to_ns(message_s(b.message_bytes, pair, hardware_));
   // The fastest all-gather over all groups of stages, as a lower bound for any receiver.
   double gather = std::numeric_limits<double>::infinity();
-  for (const int64_t stage : places.stage)
-    gather = std::min(
-        gather, collective_s(CommKind::kAllGather, b.message_bytes,
-                             group_shape(places.mesh[0],
-                                         GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor}),
-                                         stage, hardware_, software_.hierarchical),
-                             hardware_));
+  const GroupRef over = GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor});
+  for (size_t g = 0; g < places.stage.size(); ++g)
+    gather = std::min(gather, collective_s(CommKind::kAllGather, b.message_bytes,
+                                           shape_of(places, g, over), hardware_));
   return to_ns(message_s(ratio(b.message_bytes, parts), pair, hardware_) + gather);
 }
 
-CandidateView Bounds::view(const Candidate& c) {
+// Without the times.
+CandidateView Bounds::sizes(const Candidate& c, const BlockCosts& blocks) {
   CandidateView v;
   v.candidate = &c;
-  v.blocks = &blocks(c);
+  v.blocks = &blocks;
   v.places = &places(c.layout);
-  v.layers = &layers(*v.blocks, c.layout.pipeline * c.layout.interleave);
+  v.layers = &layers(blocks, c.layout.pipeline * c.layout.interleave);
   v.offload = compile::parse_offload(c.layout.offload);
   v.shards = state_shards(v.places->mesh[0]);
   v.microbatches = request_.global / c.layout.data / c.micro;
+  return v;
+}
+
+CandidateView Bounds::view(const Candidate& c) {
+  CandidateView v = sizes(c, blocks(c));
+  MeshPlaces& places = this->places(c.layout);
   v.begin = to_ns(software_.step_s);
   v.sender_waits = !software_.overlap_pipeline;
-  for (size_t g = 0; g < v.places->stage.size(); ++g)
-    v.calls.push_back(calls_of(*v.blocks, *v.places, g, c.layout.zero));
+  for (size_t g = 0; g < places.stage.size(); ++g)
+    v.calls.push_back(calls_of(*v.blocks, places, g, c.layout.zero));
   for (int64_t s = 0; s < c.layout.pipeline; ++s) {
-    v.next.push_back(message_ns(c, *v.blocks, *v.places, v.places->next[s]));
-    v.back.push_back(message_ns(c, *v.blocks, *v.places, v.places->back[s]));
+    v.next.push_back(message_ns(c, *v.blocks, places, places.next[s]));
+    v.back.push_back(message_ns(c, *v.blocks, places, places.back[s]));
   }
   return v;
+}
+
+int64_t Bounds::bytes_by_smaller_micro(const Candidate& c) {
+  const BlockKey key = key_of(c);
+  const auto above = blocks_.lower_bound(key);
+  if (above == blocks_.begin()) return 0;
+  const auto& [smaller, blocks] = *std::prev(above);
+  BlockKey same = smaller;
+  std::get<8>(same) = c.micro;
+  return same == key ? sizes(c, blocks).bytes_by_formula() : 0;
 }
 
 Bound Bounds::quick(const Candidate& c) {

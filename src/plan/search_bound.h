@@ -47,11 +47,14 @@
 // σ, the maximum number of forwards in flight times the smallest chunk's saved activations; Γ, the
 // gradient sums.
 //   bytes >= Z + F σ + Γ in the steady state of 1F1B, Z + max(F σ, Γ) in general.
+// Of these, only σ depends on the micro-batch, and it does not fall as the micro-batch grows: every
+// saved value has a row per token. So σ of a smaller micro-batch is a bound too, and blocks of a
+// micro-batch need not be compiled if no layout with them fits by that bound.
 // closer() follows the actions instead and adds the scratch of a backward while it runs. With
 // layout.offload, all saved activations may be on the host, so they are not counted, nor are master
 // weights and moments that are on the host.
 //
-// Tests (tests/plan): search_test.cc compares both bounds with full simulations of random layouts,
+// Tests (tests/plan): search_test.cc compares the bounds with full simulations of random layouts,
 // SearchBounds.NoLayoutIsFasterOrSmallerThanItsBounds and
 // SearchBounds.A1_HoldWithFrozenWeightsAdaptersAndEveryOptimizer; search_brute_test.cc compares
 // search() with simulating every layout.
@@ -84,6 +87,7 @@ struct MeshPlaces {
   std::vector<int64_t> stage;          // by group: one of its stages
   std::vector<GroupShape> shard;       // by group: the ranks that shard weights
   std::vector<GroupShape> next, back;  // by stage: messages to the next and the previous stage
+  std::vector<std::map<GroupRef, GroupShape>> inner;  // by group: of collectives inside segments
 };
 
 // Durations of one call, on the ranks of a group of stages.
@@ -123,24 +127,35 @@ class Bounds {
   Bounds(const SearchRequest& request, const Target& target, const Hardware& hardware,
          const Software& software);
 
+  // Compiles the blocks of these candidates, on as many threads as the request has.
+  void compile_blocks(const std::vector<const Candidate*>& candidates);
+  // Returns a lower bound of the largest arena from blocks that are compiled already: those of the
+  // next smaller micro-batch. 0: there are none.
+  int64_t bytes_by_smaller_micro(const Candidate& candidate);
   Bound quick(const Candidate& candidate);
   Bound closer(const Candidate& candidate);
 
  private:
+  // All that costs of blocks depend on (search_blocks.h).
+  // The micro-batch is last: blocks that differ only by it are adjacent in the map.
+  using BlockKey = std::tuple<int64_t, int64_t, compile::ContextMethod, bool, int64_t, std::string,
+                              bool, bool, int64_t>;
+  static BlockKey key_of(const Candidate& c);
+  BlockCosts costs_of(const Candidate& c) const;
   const BlockCosts& blocks(const Candidate& c);
-  const MeshPlaces& places(const compile::Layout& layout);
+  MeshPlaces& places(const compile::Layout& layout);
+  const GroupShape& shape_of(MeshPlaces& places, size_t group, const GroupRef& over) const;
   const ChunkLayers& layers(const BlockCosts& blocks, int64_t chunks);
-  CallNs calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group, int64_t zero) const;
-  int64_t message_ns(const Candidate& c, const BlockCosts& b, const MeshPlaces& places,
+  CallNs calls_of(const BlockCosts& b, MeshPlaces& places, size_t group, int64_t zero) const;
+  int64_t message_ns(const Candidate& c, const BlockCosts& b, MeshPlaces& places,
                      const GroupShape& pair) const;
+  CandidateView sizes(const Candidate& c, const BlockCosts& blocks);
   CandidateView view(const Candidate& c);
 
   const SearchRequest& request_;
   const Target& target_;
   const Hardware& hardware_;
   const Software& software_;
-  using BlockKey = std::tuple<int64_t, int64_t, compile::ContextMethod, bool, int64_t, int64_t,
-                              std::string, bool, bool>;
   std::map<BlockKey, BlockCosts> blocks_;
   std::map<std::array<int64_t, 5>, MeshPlaces> places_;
   std::map<std::pair<int64_t, compile::LayerCosts>, ChunkLayers> layers_;

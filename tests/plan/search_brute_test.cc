@@ -34,7 +34,8 @@ TEST_F(SearchBruteForce, FiftySmallCasesHaveTheSameAnswerWithoutPruning) {
   int64_t pruned = 0, candidates = 0, with_answer = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     SearchDraw draw(seed);
-    const SearchRequest r = draw.request({1, 2, 3, 4}, {2, 3, 4});
+    SearchRequest r = draw.request({1, 2, 3, 4}, {2, 3, 4});
+    r.threads = 1 + seed % 3;
     const Hardware h = draw.hardware();
     const Software s = draw.software();
     const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);

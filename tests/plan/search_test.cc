@@ -127,10 +127,26 @@ struct Closeness {
       EXPECT_LE(closer.step_ns, ns) << what;
       EXPECT_LE(quick.bytes, closer.bytes) << what;
       EXPECT_LE(closer.bytes, fullest(stages)) << what;
+      if (all[i].micro > 1) expect_bound_of_micro_one(r, hardware, software, all[i], quick.bytes);
       time += static_cast<double>(closer.step_ns) / static_cast<double>(ns);
       bytes += static_cast<double>(closer.bytes) / static_cast<double>(fullest(stages));
       ++layouts;
     }
+  }
+
+  // Blocks with one sequence bound the bytes of a larger micro-batch.
+  static void expect_bound_of_micro_one(const SearchRequest& r, const Hardware& hardware,
+                                        const Software& software, const Candidate& larger,
+                                        int64_t bytes) {
+    const Target target = cluster_target();
+    Bounds bounds(r, target, hardware, software);
+    EXPECT_EQ(bounds.bytes_by_smaller_micro(larger), 0) << text_of(larger);
+    Candidate one = larger;
+    one.micro = 1;
+    bounds.compile_blocks({&one});
+    const int64_t bound = bounds.bytes_by_smaller_micro(larger);
+    EXPECT_GT(bound, 0) << text_of(larger);
+    EXPECT_LE(bound, bytes) << text_of(larger);
   }
 
   // Bounds that say little would prune little.

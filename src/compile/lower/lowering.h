@@ -25,7 +25,7 @@ struct Lowering {
   const Context& context;
   const StagesOfBlocks& holders;
   LoweredGraph out;
-  ValueVector local;  // the values as one rank stores them, for the target
+  ValueVector local;  // for the target: the operands of its op, as one rank stores them
   // Per stream: the buffer kind that blocks read, and that of its gradient.
   EnumArray<HiddenStream, BufferKindId> streams, stream_gradients;
   std::map<std::pair<BufferKindId, bool>, ValueId> flats;

@@ -14,6 +14,18 @@ Pack pack_for(const Op& product, int64_t rows, int64_t bytes) {
           bytes};
 }
 
+// Copies the operands of the op to low.local. All values would be too many: a search over layouts
+// compiles hundreds of models, and each asks for dozens of lists of ops.
+void update_local(Lowering& low, const Op& op) {
+  low.local.resize(low.graph.values.size());
+  for (const auto* operands : {&op.inputs, &op.outputs})
+    for (const ValueId v : *operands)
+      if (v) {
+        low.local[v] = low.graph[v];
+        low.local[v].shape = Shape(low.graph[v].local());
+      }
+}
+
 void pack_weight(Lowering& low, Op& op, BlockId block) {
   if (!op.is<Matmul>() && !op.is<MatmulGradInput>()) return;
   const ValueId w = op.inputs[1];
@@ -39,8 +51,8 @@ void pack_weight(Lowering& low, Op& op, BlockId block) {
 
 // Adds the workspaces and packed weights that the target's library needs.
 void ask_target(Lowering& low, std::vector<Op>& ops, BlockId block) {
-  low.local = local_values(low.graph.values);
   for (Op& op : ops) {
+    update_local(low, op);
     pack_weight(low, op, block);
     const int64_t bytes = low.context.target.workspace_bytes(op, low.local);
     if (bytes == 0) continue;

@@ -1,13 +1,13 @@
 // Runs a fixed number of tasks on threads and collects their exceptions. Each task writes only its
 // own entry of `failed`, so no lock is needed.
-#include "data/on_threads.h"
+#include "base/on_threads.h"
 
 #include <exception>
 #include <system_error>
 #include <thread>
 #include <vector>
 
-namespace tessera::data {
+namespace tessera {
 
 void on_threads(size_t n, const std::function<void(size_t)>& work) {
   std::vector<std::exception_ptr> failed(n);
@@ -31,4 +31,4 @@ void on_threads(size_t n, const std::function<void(size_t)>& work) {
     if (e) std::rethrow_exception(e);
 }
 
-}  // namespace tessera::data
+}  // namespace tessera
