@@ -26,6 +26,7 @@ namespace {
 constexpr int64_t kLongestRow = 2048, kMostRows = 16;  // tokens per row, rows per step
 constexpr int64_t kUnknownSteps = 1'000'000;           // before the rows are counted
 constexpr double kMostEpochs = 1e6;
+constexpr double kRate = 2e-5, kAdapterRate = 2e-4;  // peak learning rates
 
 struct FineTuning {
   std::string from, out;
@@ -71,8 +72,7 @@ Tree run_file(const FineTuning& f, const Path& file) {
   data.set("template_date", Tree(date_for(file)));
   batch.set("global", Tree(kMostRows));
   batch.set("micro", Tree(int64_t{1}));
-  const double rate = f.lora > 0 ? 2e-4 : 2e-5;
-  optimizer.set("learning_rate", Tree(f.learning_rate > 0 ? f.learning_rate : rate));
+  if (f.learning_rate > 0) optimizer.set("learning_rate", Tree(f.learning_rate));
   optimizer.set("weight_decay", Tree(0.0));
   schedule.set("kind", Tree(std::string("cosine")));
   schedule.set("steps", Tree(kUnknownSteps));
@@ -91,7 +91,7 @@ Tree run_file(const FineTuning& f, const Path& file) {
   return root;
 }
 
-void set_in(Tree& root, const char* section, const char* key, int64_t value) {
+void set_in(Tree& root, const char* section, const char* key, auto value) {
   Tree own = *root.find(section);
   own.set(key, Tree(value));
   root.set(section, std::move(own));
@@ -132,12 +132,12 @@ void set_steps(Tree& root, const FineTuning& f, const config::RunConfig& config,
 }
 
 // Throws UsageError for an option outside its range.
-void check_options(const FineTuning& f) {
+void check_options(const FineTuning& f, const Arguments& given) {
   if (!(f.epochs > 0 && f.epochs <= kMostEpochs))
     throw UsageError("--epochs is {}, expected a number above 0 and at most {}", f.epochs,
                      kMostEpochs);
   if (f.lora < 0) throw UsageError("--lora is {}, expected a rank, or 0 for all weights", f.lora);
-  if (!(f.learning_rate >= 0))
+  if (given.given("--learning-rate") && !(f.learning_rate > 0))
     throw UsageError("--learning-rate is {}, expected a number above 0", f.learning_rate);
   if (f.sequence_length < 0)
     throw UsageError("--sequence-length is {}, expected a number above 0", f.sequence_length);
@@ -163,16 +163,23 @@ void add_given_keys(Tree& root, config::RunConfig& config) {
   merge(root, write_fields(given));
 }
 
+// Returns true if a run in the directory has taken a step or saved a checkpoint.
+bool has_begun(const Path& directory) {
+  return std::filesystem::exists(directory / "metrics.jsonl") ||
+         std::filesystem::exists(directory / "checkpoints");
+}
+
 // Writes the run file, or checks that it is the same as that of an earlier call, which is resumed.
+// The file of a call that failed before its first step is replaced.
 void put_run_file(const Path& file, const std::string& text) {
-  if (!std::filesystem::exists(file)) {
+  if (!std::filesystem::exists(file) || !has_begun(file.parent_path())) {
     std::filesystem::create_directories(file.parent_path());
     return write_file(file, text);
   }
   if (read_file(file) != text)
     throw Error(
-        "{}: exists, with other settings than these. Resume it with `tessera train {}`, or choose "
-        "another --out.",
+        "{}: a run began with other settings than these, or with other data (the number of steps "
+        "follows from the data). Resume it with `tessera train {}`, or choose another --out.",
         file.string(), file.string());
 }
 
@@ -194,12 +201,12 @@ int verb_finetune(Args args) {
   arguments.option(f.epochs, "--epochs", "N", "passes over the data");
   arguments.option(f.lora, "--lora", "RANK", "train LoRA adapters of this rank; 0: all weights");
   arguments.option(f.learning_rate, "--learning-rate", "X",
-                   "peak learning rate; default: 2e-5, with --lora 2e-4");
+                   "peak learning rate; default: 2e-5, for adapters 2e-4");
   arguments.option(f.sequence_length, "--sequence-length", "T",
                    "tokens per row; default: the model's context, at most 2048");
   arguments.many(overrides, "key=value", "overrides of run-file keys");
   if (!arguments.parse(args)) return 0;
-  check_options(f);
+  check_options(f, arguments);
   const Path file = Path(f.out) / "finetune.yaml";
   const std::string source = file.string();
   if (f.sequence_length == 0)
@@ -207,6 +214,8 @@ int verb_finetune(Args args) {
         train::load_run({run_file(f, file), source}, overrides).model.context, kLongestRow);
   Tree tree = run_file(f, file);
   config::RunConfig config = train::load_run({tree, source}, overrides);
+  if (f.learning_rate == 0)
+    set_in(tree, "optimizer", "learning_rate", config.lora.rank > 0 ? kAdapterRate : kRate);
   set_batch(tree, config, kMostRows);
   config::validate(train::load_run({tree, source}, overrides));
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(config));

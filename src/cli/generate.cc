@@ -310,6 +310,10 @@ void generate(GenerateCommand& c, comm::World& world, eval::ModelOptions where) 
   const auto tokenizer = tokenizer_of(reader);
   s.seed = static_cast<uint64_t>(c.seed);
   s.rules = eval::text_rules(reader, *tokenizer);
+  for (const auto& [token, bias] : s.sampling.logit_bias)
+    if (token < 0 || token >= s.rules.vocabulary)
+      throw UsageError("generate --logit-bias: there is no token {}, expected 0 to {}.", token,
+                       s.rules.vocabulary - 1);
   if (c.ignore_end) s.rules.stops.clear();
   const int64_t texts = std::ssize(prompts) * s.samples, slots = std::min(c.batch, texts);
   const bool several = !c.file.empty() || texts > 1;
@@ -342,6 +346,8 @@ int verb_generate(Args args) {
   if (a.given("--prompt") == a.given("--prompts"))
     throw UsageError("generate: expected either --prompt TEXT or --prompts FILE.");
   check_numbers(c.settings, c.batch);
+  if (std::ranges::find(c.settings.stops, "") != c.settings.stops.end())
+    throw UsageError("generate --stop: the text is empty. Give a text, or leave the option out.");
   c.settings.sampling = sampling.options();
   const std::unique_ptr<comm::World> world =
       read_rank_info().ranks > 1 ? comm::mpi_world() : comm::self_world();

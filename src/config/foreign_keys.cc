@@ -294,9 +294,13 @@ constexpr ForeignKey kKeys[] = {
     {"bnb_4bit_use_double_quant", kHf, "lora.quantize",
      "`lora.quantize: nf4` has double quantization"},
     {"lora_model_dir", kAxolotl, "lora.from"},
+    {"lora_dropout", "Hugging Face PEFT, axolotl", "", "adapters have no dropout of their own"},
     {"adapter", kAxolotl, "lora.rank",
      "use `lora.rank`; above 0, LoRA adapters are trained, for qlora with `lora.quantize: nf4`"},
+    {"rl", kAxolotl, "objective.kind"},
+    {"rl_beta", kAxolotl, "objective.beta"},
     // ---- Data
+    {"train_on_inputs", kAxolotl, "data.learn", "use `data.learn: everything`"},
     {"data_path", kMegatron, "data.train"},
     {"valid_data_path", kMegatron, "data.validation"},
     {"split", kMegatron, "data.split"},

@@ -187,6 +187,18 @@ void check(const LoraSection& lora, KeyErrors& errors) {
     errors.add("lora.kind",
                "= {}, but lora.rank is 0. Set lora.rank, such as 16, or lora.kind=lora",
                name_of_entry(lora.kind));
+  if (lora.alpha != LoraSection().alpha && lora.rank == 0)
+    errors.add(
+        "lora.alpha",
+        "= {}, but lora.rank is 0, so all weights are trained. Set lora.rank, such as 16, or "
+        "remove lora.alpha",
+        lora.alpha);
+  if (lora.scaling != compile::AdapterScaling::kRank && lora.rank == 0)
+    errors.add(
+        "lora.scaling",
+        "= {}, but lora.rank is 0, so all weights are trained. Set lora.rank, such as 16, or "
+        "lora.scaling=rank",
+        name_of_entry(lora.scaling));
   if (lora.quantize != compile::Quantization::kNone && lora.rank == 0)
     errors.add(
         "lora.quantize",

@@ -191,6 +191,10 @@ void ConversationReader::add_message(const Tree& message, bool learned, const st
       own.set(name, value);
     }
   }
+  if (const Tree* content = message.find(key("content"));
+      own.find("content") == nullptr && own.find("tool_calls") == nullptr && content != nullptr)
+    throw Error("{}: '{}' is null, expected a text. Only a message with tool_calls may have null",
+                place, key("content"));
   if (own.find("content") == nullptr && own.find("tool_calls") == nullptr)
     throw Error("{}: there is no '{}'; the object has {}", place, key("content"), keys_of(message));
   out.messages.push(std::move(own));

@@ -7,6 +7,17 @@
 
 namespace tessera::data {
 
+std::string skipped_reasons(const InstructionCounts& c) {
+  std::string reasons;
+  const auto add = [&](int64_t count, const char* reason) {
+    if (count == 0) return;
+    reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", format_count(count), reason);
+  };
+  add(c.skipped_long, "too long");
+  add(c.skipped_empty, "without a response to learn within the length of a row");
+  return reasons;
+}
+
 std::string describe(const InstructionCounts& c) {
   std::string line = fmt::format(
       "{} example{} in {} row{} · {} tokens, {} of them in responses · {:.1f} % padding",
@@ -15,13 +26,7 @@ std::string describe(const InstructionCounts& c) {
       c.positions == 0 ? 0 : 100 * ratio(c.padding, c.positions));
   if (!c.forms.empty()) line += " · form: " + c.forms;
   if (c.cut > 0) line += fmt::format(" · truncated: {}", format_count(c.cut));
-  std::string reasons;
-  const auto add = [&](int64_t count, const char* reason) {
-    if (count == 0) return;
-    reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", format_count(count), reason);
-  };
-  add(c.skipped_long, "too long");
-  add(c.skipped_empty, "without a response within the length of a row");
+  const std::string reasons = skipped_reasons(c);
   if (!reasons.empty()) line += fmt::format(" · skipped: {}", reasons);
   return line;
 }

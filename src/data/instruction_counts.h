@@ -27,6 +27,8 @@ struct InstructionCounts {
 
 // Returns the counts as one line of text, with the numbers of skipped examples by reason.
 std::string describe(const InstructionCounts& counts);
+// Returns "2 too long, 1 without a response …", or an empty text if none was skipped.
+std::string skipped_reasons(const InstructionCounts& counts);
 
 Tree to_tree(const InstructionCounts& counts);
 

@@ -127,8 +127,9 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
     for (JsonExample line; stream.next(line);) add_line(line, tokenizer);
   }
   if (examples() == 0) {
+    const std::string skipped = skipped_reasons(counts_);
     throw Error("there is no example in {}{}", fmt::join(spec_.files, ", "),
-                counts_.skipped() > 0 ? fmt::format(" ({} are too long)", counts_.skipped()) : "");
+                skipped.empty() ? "" : fmt::format(" (skipped: {})", skipped));
   }
   // The number of positions that each example occupies. A pair for an encoder–decoder model
   // occupies a whole row.

@@ -214,9 +214,10 @@ PreferenceData::PreferenceData(InstructionSpec spec, PreferenceUse use, const To
     add_pair(own.line, with_answer(own.line, own.answer, *other.line.tree.find(other.answer)),
              own.figure, {own.line.source, own.line.line}, encoder);
   }
+  const std::string skipped = skipped_reasons(counts_);
   if (pairs() == 0)
     throw Error("there is no pair of answers in {}{}", fmt::join(spec_.files, ", "),
-                counts_.skipped() > 0 ? fmt::format(" ({} are skipped)", counts_.skipped()) : "");
+                skipped.empty() ? "" : fmt::format(" (skipped: {})", skipped));
   stops_ = encoder.stops();
   counts_.forms = encoder.forms();
   references_.assign(kTexts * pairs(), 0.0);

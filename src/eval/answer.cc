@@ -43,8 +43,10 @@ std::string compared(std::string text, const TaskSpec& spec) {
 // Returns the tokens of an example that the model reads: the last `room` ones of its context.
 std::vector<int32_t> read_of(const Example& e, const SpecialTokenRules& rules,
                              const data::Tokenizer& tokenizer, int64_t room) {
+  // Tokenizers join a space with the text after it, so the model generates it. Other white space,
+  // such as the line break after the role in a chat, is part of the prompt.
   std::string context = e.options[0].context;
-  context.erase(context.find_last_not_of(" \t\r\n") + 1);
+  context.erase(context.find_last_not_of(' ') + 1);
   std::vector<int32_t> ids = encode_text(rules, tokenizer, context);
   if (ids.empty() && rules.alone) ids.push_back(*rules.alone);
   const auto excess = std::ssize(ids) - room;

@@ -61,7 +61,10 @@ std::string download_command(const TaskSpec& spec, const Path& file) {
       fmt::join(words, ", "), split, file.string());
 }
 
+// Returns the files that may have the examples: of a task file of the user the one that it names;
+// of a published task also those with its names.
 std::vector<std::string> file_names(const TaskSpec& spec, const std::string& task) {
+  if (!spec.data.empty() && spec.dataset.empty()) return {spec.data};
   std::vector<std::string> names = {spec.data}, stems = {Path(task).stem().string()};
   stems.insert(stems.end(), spec.aliases.begin(), spec.aliases.end());
   stems.push_back(Path(spec.data).stem().string());

@@ -95,7 +95,14 @@ TEST_F(ChatProgram, FinetuneTakesModelTokenizerAndTemplateFromTheFolder) {
   EXPECT_TRUE(contains(get("tuned/finetune.yaml"), "threads: 1"));
   good(command);  // the same command resumes, and so does its run file
   good("train tuned/finetune.yaml");
-  fails(command + " --lora 4", {"tuned/finetune.yaml: exists, with other settings"});
+  fails(command + " --lora 4", {"tuned/finetune.yaml: a run began with other settings"});
+  // A call that failed before its first step leaves nothing that the corrected command must keep.
+  const std::string first =
+      "finetune --from hf --data more.json --out second --epochs 1 run.threads=1 ";
+  fails(first + "--validation missing.jsonl", {"missing.jsonl"});
+  good(first + "lora.rank=4");
+  EXPECT_TRUE(contains(get("second/finetune.yaml"), "learning_rate: 0.0002"))
+      << get("second/finetune.yaml");
   // One row, twice per step.
   good("finetune --from hf --data more.json --out wide --epochs 6 batch.global=2 run.threads=1");
   EXPECT_TRUE(contains(get("wide/finetune.yaml"), "global: 2"));
@@ -116,8 +123,18 @@ TEST_F(ChatProgram, FinetuneTakesModelTokenizerAndTemplateFromTheFolder) {
   expect_rejected("--lora -1", 2, "--lora is -1");
   expect_rejected("--epochs 1e7", 2, "--epochs is 1");
   expect_rejected("--learning-rate -1", 2, "--learning-rate is -1");
+  expect_rejected("--learning-rate 0", 2, "--learning-rate is 0");
   expect_rejected("--sequence-length -1", 2, "--sequence-length is -1");
   expect_rejected("batch.global=3 batch.micro=2", 1, "batch.micro");
+  // The line break after the role is part of the prompt of a task.
+  put("task.yaml",
+      "kind: exact_match\ndata: task.jsonl\nform: \"{query}{response}\"\nresponse: \"{a}\"\n"
+      "answer: \"{a}\"\nmax_tokens: 8\n");
+  put("task.jsonl",
+      R"({"query": "<|im_start|>user\ntwo?<|im_end|>\n<|im_start|>assistant\n", "a": "zwei"})"
+      "\n");
+  const std::string answered = good("eval tuned --task task.yaml --json");
+  EXPECT_TRUE(contains(answered, "\"exact_match\":{\"value\":1.0")) << answered;
   good("checkpoint export tuned --to hf2");
   EXPECT_EQ(get("hf2/chat_template.jinja"), kChatMl);
 }

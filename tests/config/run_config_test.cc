@@ -102,6 +102,11 @@ TEST(RunConfig, AllFindingsAreListedAtOnceEachWithItsPlace) {
   EXPECT_EQ(error_of(kRun, {"lora.quantize=nf4"}),
             "command line: lora.quantize = nf4, but lora.rank is 0: weights in 4 bits are not "
             "trained. Set lora.rank, such as 16, or lora.quantize=none");
+  EXPECT_EQ(error_of(kRun, {"lora.alpha=8", "lora.scaling=rslora"}),
+            "command line: lora.alpha = 8, but lora.rank is 0, so all weights are trained. Set "
+            "lora.rank, such as 16, or remove lora.alpha\n"
+            "command line: lora.scaling = rslora, but lora.rank is 0, so all weights are trained. "
+            "Set lora.rank, such as 16, or lora.scaling=rank");
   // Where a number is outside its range, the rules that would use it are not tried.
   EXPECT_EQ(error_of(kRun, {"batch.micro=0", "metrics.every_steps=0", "lora.targets=[x]"}),
             "command line: batch.micro = 0, expected 1 or more\n"

@@ -164,6 +164,7 @@ TEST_F(InstructionsTest, NamesTheLineOfWhatIsMissing) {
   says("{\"messages\":[{\"role\":\"user\"}]}", "messages[0]: there is no 'content'");
   says("{\"prompt\":\"" + std::string(80, 'p') + "\",\"response\":\"b\"}",
        "88 tokens do not fit data.sequence_length = 64");
+  says(R"({"messages":[{"role":"user","content":null}]})", "'content' is null, expected a text");
   EXPECT_TRUE(contains(message(spec("\n")), "there is no example"));
 }
 
