@@ -140,7 +140,15 @@ std::vector<std::string> targets_of(const Tree& config, const std::string& sourc
     refuse(source, "target_modules", to_json(*targets),
            "Tessera reads a list of names or all-linear, not a regular expression");
   }
-  return value_of(config, "target_modules", std::vector<std::string>(), source);
+  // PEFT writes one name per layer for a small model: "model.layers.3.self_attn.q_proj". Adapters
+  // are of all layers here; a layer that is not named has no tensors, which is a fault.
+  std::vector<std::string> modules;
+  for (const std::string& name :
+       value_of(config, "target_modules", std::vector<std::string>(), source)) {
+    std::string module(model::after_layer(name));
+    if (std::ranges::find(modules, module) == modules.end()) modules.push_back(std::move(module));
+  }
+  return modules;
 }
 
 // ---- The tensors on both sides

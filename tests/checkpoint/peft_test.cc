@@ -101,6 +101,15 @@ TEST_F(DamagedPeft, IsWholeFirst) {
             adapters.tensors.at("layer1.attn.qkv.q.lora_b").values);
   write({.dora = true});
   EXPECT_EQ(read().tensors.size(), 12u);
+  // PEFT names each module of a small model by itself.
+  write({});
+  put(kConfig,
+      peft_config(
+          {.targets = {"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.v_proj",
+                       "model.layers.1.self_attn.q_proj", "model.layers.1.self_attn.v_proj"}}));
+  EXPECT_EQ(read().settings.targets,
+            (std::vector<std::string>{"self_attn.q_proj", "self_attn.v_proj"}));
+  EXPECT_EQ(read().tensors.size(), 8u);
 }
 
 TEST_F(DamagedPeft, OfAnotherModelIsRejectedWithWhatDiffers) {
