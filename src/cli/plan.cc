@@ -23,6 +23,7 @@
 #include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
+#include "tensor/cpu_features.h"
 
 namespace tessera::cli {
 namespace {
@@ -231,6 +232,8 @@ int verb_plan(Args args) {
   const int64_t ranks = devices > 0 ? devices : compile::mesh_of(config.layout).ranks();
   plan::SearchRequest asked = search_request(config, plan.software, ranks);
   asked.offload = offload;
+  // The kernels of this machine answer one thread at a time.
+  if (machine.kernels == nullptr) asked.threads = read_cpu_features().cores;
   search_all(plan, asked, outputs);
   return 0;
 }

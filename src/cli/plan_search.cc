@@ -75,7 +75,6 @@ plan::SearchResult search_with_progress(plan::SearchRequest request, const Targe
                               format_count(so_far.candidates), format_count(so_far.simulated),
                               format_count(open)));
   };
-  request.threads = read_cpu_features().cores;
   return plan::search(request, target, hardware, software);
 }
 
