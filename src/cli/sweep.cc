@@ -244,10 +244,11 @@ Path Sweep::write_best(size_t trial) const {
 }
 
 void Sweep::report() {
-  const size_t best = record_.ranking().front();
-  if (!std::isfinite(record_.trials[best].score()))
+  const std::optional<size_t> found = record_.best();
+  if (!found)
     throw Error("none of {} succeeded. Their logs are {}/NUMBER.log.",
                 counted(std::ssize(record_.trials), "trial"), (directory_ / "trials").string());
+  const size_t best = *found;
   const Path file = write_best(best);
   if (arguments_.json) {
     fmt::print("{}\n", to_json(sweep::as_tree(record_)));
