@@ -63,15 +63,30 @@ def compile(run_file: RunFile, keys: Mapping[str, Any] = {}) -> dict[str, Any]:
     return _with_run_file(run_file, keys, lambda path, overrides: json.loads(run("compile", path, *overrides, "--json")))
 
 
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Returns the exit code. Ctrl-C reaches the program, too, which then saves and ends: it is waited for
+    before KeyboardInterrupt goes on. A second Ctrl-C ends the program at once."""
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        while process.poll() is None:
+            try:
+                process.wait()
+            except KeyboardInterrupt:
+                pass
+        raise
+
+
 def train(run_file: RunFile, keys: Mapping[str, Any] = {}, ranks: int = 1) -> None:
     """Trains, or resumes, a run and waits for it. Its output is that of this process.
 
     With a dict give run.name or run.directory. ranks > 1 needs mpirun. Raises TesseraError."""
     def start(path: str, overrides: list[str]) -> None:
         command = ["train", path, *overrides] if ranks == 1 else ["launch", path, *overrides, "-n", str(ranks)]
-        done = subprocess.run([program_path(), *command])
-        if done.returncode != 0:
-            raise TesseraError(done.returncode, "")
+        with subprocess.Popen([program_path(), *command]) as process:
+            code = _wait(process)
+        if code != 0:
+            raise TesseraError(code, "")
     _with_run_file(run_file, keys, start)
 
 

@@ -73,8 +73,8 @@ SafetensorsEntry entry_from_tree(const std::string& name, const Tree& tree,
   e.shape = Shape(extents_member(tree, "shape", source));
   const auto offsets = extents_member(tree, "data_offsets", source);
   if (offsets.size() != 2 || offsets[0] > offsets[1])
-    throw Error("{}: '{}' has data_offsets {}, expected a begin and an end", source, name,
-                to_string(Shape(offsets)));
+    throw Error("{}: '{}' has data_offsets {}, expected [begin, end] with begin ≤ end", source,
+                name, to_string(Shape(offsets)));
   e.begin = offsets[0];
   e.end = offsets[1];
   const int64_t wanted = bytes_of(e, row->bits, source);

@@ -19,6 +19,7 @@
 #include "base/tree.h"
 #include "cli/rank.h"
 #include "cli/verbs.h"
+#include "data/source_list.h"
 #include "measure/device_rates.h"
 #include "measure/kernel_rates.h"
 #include "measure/link_rates.h"
@@ -246,17 +247,6 @@ void print_ops(const measure::StepRates& steps) {
   fmt::print("\n");
 }
 
-// Throws Error if the output file cannot be written. Called before the measurements, which take
-// half a minute.
-void check_out(const std::string& out) {
-  if (out.empty()) return;
-  const Path folder = std::filesystem::absolute(out).parent_path();
-  if (!std::filesystem::is_directory(folder))
-    throw Error("bench --out {}: there is no folder {}. Create it first.", out, folder.string());
-  if (std::filesystem::is_directory(out))
-    throw Error("bench --out {}: this is a folder. Name a file in it.", out);
-}
-
 measure::Depth depth_named(bool rough, bool quick) {
   if (rough && quick) throw UsageError("bench: --rough and --quick are mutually exclusive.");
   return rough ? measure::Depth::kRough : quick ? measure::Depth::kQuick : measure::Depth::kFull;
@@ -295,7 +285,7 @@ int verb_bench(Args args) {
   const measure::Depth depth = depth_named(rough, quick);
   check_kernels(kernels, arguments.given("--device"), out);
   if (kernels) return bench_kernels(device, threads, depth != measure::Depth::kFull, json);
-  check_out(out);
+  if (!out.empty()) data::check_folder_of(out);
   const CpuFeatures cpu = read_cpu_features();
   const std::unique_ptr<comm::World> world =
       read_rank_info().ranks > 1 ? comm::mpi_world() : comm::self_world();

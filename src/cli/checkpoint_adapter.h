@@ -12,8 +12,8 @@ namespace tessera::cli {
 int import_adapter(const std::string& base, const std::string& folder, const std::string& out,
                    bool json);
 
-// Writes the adapters of a checkpoint to a PEFT folder. Returns the exit code. Throws UsageError
-// for options other than the defaults.
+// Writes the adapters of a checkpoint to a PEFT folder. Returns the exit code. Throws UsageError if
+// `options` sets anything, since adapters are always written in f32 to one file.
 int export_adapter(const std::string& checkpoint, const std::string& folder,
                    const std::string& base, const checkpoint::HfExportOptions& options, bool json);
 

@@ -211,10 +211,11 @@ struct EvalCommand {
   bool json = false, force = false;
 };
 
-// Runs the tasks on all ranks, with each of the adapters. Only rank 0 prints and writes.
-void run_tasks(const EvalCommand& c, checkpoint::CheckpointReader& reader,
-               const std::vector<NamedAdapters>& adapters, const eval::ModelOptions& options,
-               comm::World& world, bool quiet, Tree& results) {
+// Runs the tasks on all ranks, with each of the adapters, and returns the rows of their examples.
+// Only rank 0 prints.
+std::string run_tasks(const EvalCommand& c, checkpoint::CheckpointReader& reader,
+                      const std::vector<NamedAdapters>& adapters, const eval::ModelOptions& options,
+                      comm::World& world, bool quiet, Tree& results) {
   const auto tokenizer = tokenizer_of(reader);
   std::string rows;
   eval::AdapterList list;
@@ -233,7 +234,7 @@ void run_tasks(const EvalCommand& c, checkpoint::CheckpointReader& reader,
         eval::evaluate(reader, list, *tokenizer, t, world, options);
     for (size_t a = 0; a < all.size(); ++a) add(t, adapters[a].name, all[a]);
   }
-  if (!c.examples_file.empty() && world.rank() == 0) write_file(c.examples_file, rows);
+  return rows;
 }
 
 void at_least_0(const char* option, int64_t n) {
@@ -250,7 +251,10 @@ void require_logits_files(const std::string& logits, const std::string& tokens,
                           const std::string& source, bool force) {
   if (logits.empty() != tokens.empty() || (logits.empty() && !source.empty()))
     throw UsageError("eval: --logits FILE and --tokens FILE must be given together.");
-  if (!logits.empty()) data::refuse_existing(logits, force);
+  if (!logits.empty()) {
+    data::check_folder_of(logits);
+    data::refuse_existing(logits, force);
+  }
 }
 
 void declare_data(Arguments& a, EvalDataOptions& data) {
@@ -306,7 +310,10 @@ void check_command(const EvalCommand& c, const Arguments& a) {
   require_logits_files(c.logits_file, c.tokens_file, c.source_file, c.force);
   if (c.tasks.files.empty() && !c.examples_file.empty())
     throw UsageError("eval: --examples requires --task.");
-  if (!c.examples_file.empty()) data::refuse_existing(c.examples_file, c.force);
+  if (!c.examples_file.empty()) {
+    data::check_folder_of(c.examples_file);
+    data::refuse_existing(c.examples_file, c.force);
+  }
   require_eval_data(c.data);
   for (const std::string& name : c.tasks.files) require_task("--task", name);
   if (c.adapters.size() > 1 && !c.logits_file.empty())
@@ -331,11 +338,17 @@ void evaluate(const EvalCommand& c) {
   Tree results = Tree::list();
   const bool quiet = c.json || world->rank() > 0;
   score_data(c.data, reader, adapters, options_for_data(options, *world), quiet, results);
-  if (!c.tasks.files.empty()) run_tasks(c, reader, adapters, options, *world, quiet, results);
-  if (!c.json || world->rank() > 0) return;
-  Tree root;
-  root.set("results", std::move(results));
-  fmt::print("{}\n", to_json(root));
+  std::string examples;
+  if (!c.tasks.files.empty())
+    examples = run_tasks(c, reader, adapters, options, *world, quiet, results);
+  if (world->rank() > 0) return;
+  if (c.json) {
+    Tree root;
+    root.set("results", std::move(results));
+    fmt::print("{}\n", to_json(root));
+  }
+  // Last: if the disk is full, the results are printed nevertheless.
+  if (!c.examples_file.empty()) write_file(c.examples_file, examples);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ Tree run_file(const FineTuning& f, const Path& file) {
   if (Path(f.out).has_filename()) run.set("name", Tree(Path(f.out).filename().string()));
   run.set("directory", Tree(f.out));
   checkpoint.set("from", Tree(f.from));
-  checkpoint.set("every_steps", Tree(int64_t{0}));
+  checkpoint.set("keep", Tree(int64_t{1}));
   data.set("instructions", texts(f.data));
   if (!f.validation.empty()) data.set("validation", texts(f.validation));
   data.set("sequence_length", Tree(f.sequence_length));

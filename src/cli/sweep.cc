@@ -92,6 +92,15 @@ void check_parameter(const sweep::Parameter& p) {
           p.key);
 }
 
+// Makes ranges of keys that are real numbers real, even if both ends are integers:
+// optimizer.weight_decay=0..1.
+void use_types_of_keys(config::RunConfig& config, std::vector<sweep::Parameter>& parameters) {
+  for (const Field& field : fields_of(config))
+    for (sweep::Parameter& p : parameters)
+      if (p.key == field.path && std::holds_alternative<double>(field.write().value))
+        p.integers = false;
+}
+
 // Returns a hash of the configuration without the keys that the sweep varies.
 std::string hash_of(config::RunConfig config, const std::vector<sweep::Parameter>& parameters) {
   Tree fixed;
@@ -133,6 +142,7 @@ Sweep::Sweep(const SweepArguments& arguments) : arguments_(arguments) {
   sweep::Definition& d = definition_;
   d.run = arguments.run;
   config_ = train::load_run(arguments.run, d.keys);
+  use_types_of_keys(config_, d.parameters);
   d.method = arguments.method == "grid" ? sweep::Method::kGrid : sweep::Method::kRandom;
   d.hash = hash_of(config_, d.parameters);
   d.seed = d.method == sweep::Method::kGrid ? 0 : arguments.seed;
@@ -244,10 +254,11 @@ Path Sweep::write_best(size_t trial) const {
 }
 
 void Sweep::report() {
-  const size_t best = record_.ranking().front();
-  if (!std::isfinite(record_.trials[best].score()))
+  const std::optional<size_t> found = record_.best();
+  if (!found)
     throw Error("none of {} succeeded. Their logs are {}/NUMBER.log.",
                 counted(std::ssize(record_.trials), "trial"), (directory_ / "trials").string());
+  const size_t best = *found;
   const Path file = write_best(best);
   if (arguments_.json) {
     fmt::print("{}\n", to_json(sweep::as_tree(record_)));

@@ -25,7 +25,7 @@ struct LayoutSearch {
   }
 };
 
-// Whether layout.recompute and layout.offload are among the known policies.
+// Adds an error if layout.recompute or layout.offload is not a known policy.
 void check_policies(const RunConfig& run, KeyErrors& errors);
 
 // Reports a layout that does not fit the model or the batch. Requires a run without other errors.

@@ -70,7 +70,8 @@ void ChatEncoder::add(const JsonExample& example, const std::string& place,
   if (!spec_.form)
     throw Error(
         "{}: a conversation needs a chat template, and the model has none. Set data.chat_template "
-        "to a file, or data.template to a text such as 'Question: {{prompt}}\\nAnswer: "
+        "to a file, or with objective.kind = sft data.template to a text such as 'Question: "
+        "{{prompt}}\\nAnswer: "
         "{{response}}'",
         place);
   const size_t from = ids.size();

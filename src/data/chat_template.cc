@@ -302,7 +302,8 @@ void encode_chat(const Tokenizer& tokenizer, const ChatText& chat, std::vector<i
     if (!rest.starts_with(bytes))
       throw Error(
           "the tokenizer changes the text of the chat: token {} is '{}', but the text continues "
-          "with '{}'. Use data.template instead, which encodes prompts and answers separately",
+          "with '{}'. With objective.kind = sft, data.template encodes prompts and answers "
+          "separately",
           ids[i], bytes, rest.substr(0, 20));
     const size_t end = at + bytes.size();
     while (span < chat.learned.size() && chat.learned[span].second <= at) ++span;

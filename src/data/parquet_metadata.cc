@@ -226,8 +226,9 @@ void check_groups(const ParquetMetadata& m) {
       throw Error("a row group has {} columns, expected {}", g.columns.size(), m.columns.size());
     for (size_t i = 0; i < g.columns.size(); ++i)
       if (g.columns[i].type != m.columns[i]->type)
-        throw Error("column '{}' has another type in a row group than in the schema",
-                    m.columns[i]->name);
+        throw Error("column '{}' has Parquet type {} in a row group, but {} in the schema",
+                    m.columns[i]->name, static_cast<int>(g.columns[i].type),
+                    static_cast<int>(m.columns[i]->type));
   }
 }
 

@@ -77,6 +77,15 @@ void check_output(const fs::path& out, const SourceList& sources) {
                   file, out.string());
 }
 
+void check_folder_of(const fs::path& out) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(out).parent_path();
+  if (!fs::is_directory(folder, error))
+    throw Error("{}: there is no folder {}. Create it first.", out.string(), folder.string());
+  if (fs::is_directory(out, error))
+    throw Error("{}: this is a folder. Name a file in it.", out.string());
+}
+
 void refuse_existing(const fs::path& out, bool replace) {
   std::error_code error;
   if (!replace && fs::is_regular_file(out, error))

@@ -90,10 +90,17 @@ std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> ex
   TaskSpec answer = spec;  // the reference answer is used as it is
   answer.extract.clear();
   std::vector<double> right, right_last;
+  // If an expression finds nothing, the answer is wrong, even if nothing is left of the reference
+  // either.
+  const auto found = [](const std::string& expression, const std::string& extracted) {
+    return expression.empty() || !extracted.empty();
+  };
   for (size_t i = 0; i < examples.size(); ++i) {
     const std::string correct = extract_answer(answer, examples[i].answer);
-    right.push_back(scores[i].extracted == correct ? 1 : 0);
-    right_last.push_back(scores[i].extracted_last == correct ? 1 : 0);
+    const ExampleScore& s = scores[i];
+    right.push_back(s.extracted == correct && found(spec.extract, s.extracted) ? 1 : 0);
+    right_last.push_back(
+        s.extracted_last == correct && found(spec.extract_last, s.extracted_last) ? 1 : 0);
   }
   std::vector<Metric> out = {share("exact_match", right)};
   if (!spec.extract_last.empty()) out.push_back(share("exact_match_last", right_last));

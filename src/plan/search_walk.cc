@@ -1,7 +1,7 @@
-// The closer bound of time: a longest-path computation over all actions of all stages and the
-// messages between them. A stage runs its actions in order; an action whose input has not arrived
-// yet suspends its stage, and the outer loop repeats until no stage can continue. Each action runs
-// once, so the cost is linear in actions and messages.
+// The tighter of the two lower bounds of the step time: a longest-path computation over all actions
+// of all stages and the messages between them. A stage runs its actions in order; an action whose
+// input has not arrived yet suspends its stage, and the outer loop repeats until no stage can
+// continue. Each action runs once, so the cost is linear in actions and messages.
 #include <algorithm>
 #include <array>
 #include <limits>

@@ -157,8 +157,15 @@ std::vector<Point> sample(const std::vector<Parameter>& parameters, int64_t tria
   return points;
 }
 
+// Four digits, or as many as the range needs: 0.99999 must not become 1.
 std::string text_of(const Parameter& p, double value) {
-  return p.integers ? fmt::format("{:.0f}", std::round(value)) : fmt::format("{:.4g}", value);
+  if (p.integers) return fmt::format("{:.0f}", std::round(value));
+  for (int digits = 4; digits < 17; ++digits) {
+    const std::string text = fmt::format("{:.{}g}", value, digits);
+    const double rounded = std::strtod(text.c_str(), nullptr);
+    if (p.low <= rounded && rounded <= p.high) return text;
+  }
+  return fmt::format("{}", value);
 }
 
 std::vector<std::string> keys_of(const std::vector<Parameter>& parameters, const Point& point) {

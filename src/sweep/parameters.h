@@ -1,8 +1,9 @@
 // The keys that a sweep varies, as they are given on the command line, and the points that are
 // tried.
 //
-//   KEY=LOW..HIGH   integers if both ends are, otherwise real numbers; evenly spaced, or by the
-//                   logarithm if both are positive and HIGH is at least ten times LOW
+//   KEY=LOW..HIGH   integers if both ends are and the key is not a real number, else real
+//                   numbers; evenly spaced, or by the logarithm if both are positive and HIGH is
+//                   at least ten times LOW
 //   KEY=A,B,C       these values, in this order
 #pragma once
 

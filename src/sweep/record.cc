@@ -121,18 +121,29 @@ double TrialRecord::score() const {
   return results.empty() ? std::numeric_limits<double>::infinity() : results.back().score;
 }
 
+bool TrialRecord::works() const {
+  return std::isfinite(score()) && outcome != Outcome::kDiverged && outcome != Outcome::kFailed;
+}
+
 // Scores of different rungs cannot be compared, since a loss falls with the steps. So the number of
 // steps comes first: a trial that reached a later rung was better than all that did not. The index
-// breaks ties, so the table does not depend on the order in which trials ended.
+// breaks ties, so the table does not depend on the order in which trials ended. Trials that
+// diverged or failed are last, whatever they had reached before.
 std::vector<size_t> SweepRecord::ranking() const {
   std::vector<size_t> order(trials.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t i) {
     const double score = trials[i].score();
-    return std::make_tuple(!std::isfinite(score), -trials[i].steps(), score, i);
+    return std::make_tuple(!trials[i].works(), -trials[i].steps(), score, i);
   };
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
   return order;
+}
+
+std::optional<size_t> SweepRecord::best() const {
+  const std::vector<size_t> order = ranking();
+  if (order.empty() || !trials[order[0]].works()) return std::nullopt;
+  return order[0];
 }
 
 int64_t SweepRecord::steps_taken() const {
@@ -152,9 +163,8 @@ Tree as_tree(const SweepRecord& record) {
   t.set("trials", std::move(trials));
   t.set("steps_taken", Tree(record.steps_taken()));
   t.set("steps_in_full", Tree(record.steps_in_full()));
-  const std::vector<size_t> order = record.ranking();
-  if (!order.empty() && std::isfinite(record.trials[order[0]].score()))
-    t.set("best", Tree(static_cast<int64_t>(order[0])));
+  if (const std::optional<size_t> best = record.best())
+    t.set("best", Tree(static_cast<int64_t>(*best)));
   return t;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ struct TrialRecord {
   int64_t steps() const { return results.empty() ? 0 : results.back().steps; }
   // Returns the score at its last rung, +inf if there is none.
   double score() const;
+  // Returns whether it has a score and neither diverged nor failed after it.
+  bool works() const;
 };
 
 struct SweepRecord {
@@ -61,6 +64,8 @@ struct SweepRecord {
 
   // Returns the trials by the number of their steps, then by their score: the best one first.
   std::vector<size_t> ranking() const;
+  // Returns the first of the ranking, if it works.
+  std::optional<size_t> best() const;
   int64_t steps_taken() const;  // by all trials together
   int64_t steps_in_full() const;
 };

@@ -71,8 +71,9 @@ const std::vector<Broken>& broken_files() {
       {"overflow", file_of(entry("F32", "[4611686018427387904,4]", "[0,0]"), 0),
        "cannot have the shape"},
       {"offsets backwards", file_of(entry("F32", "[2]", "[8,0]"), 8),
-       "expected a begin and an end"},
-      {"one offset", file_of(entry("F32", "[2]", "[8]"), 8), "expected a begin and an end"},
+       "expected [begin, end] with begin ≤ end"},
+      {"one offset", file_of(entry("F32", "[2]", "[8]"), 8),
+       "expected [begin, end] with begin ≤ end"},
       {"gap", file_of(entry("F32", "[2]", "[4,12]"), 12), "there is a gap"},
       {"overlap",
        file_of(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"

@@ -125,6 +125,13 @@ TEST_F(SweepProgram, AGridOfTwoKeysAndATrainingLoss) {
   EXPECT_NE(result.find("best"), nullptr);
 }
 
+TEST_F(SweepProgram, ARangeOfARealKeyIsRealEvenIfItsEndsAreIntegers) {
+  const ProgramResult r =
+      run("sweep run.yaml optimizer.weight_decay=0..1 --method grid --points 3 schedule.steps=3");
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("optimizer.weight_decay=0.5"), std::string::npos) << r.out;
+}
+
 TEST_F(SweepProgram, ADivergedTrialIsAnOutcome) {
   const ProgramResult r =
       run("sweep run.yaml optimizer.learning_rate=1e-3,1e30 optimizer.kind=sgd "

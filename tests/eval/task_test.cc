@@ -323,6 +323,19 @@ TEST_F(TaskTest, StrictAndFlexibleAnswers) {
   EXPECT_EQ(m[1].value, 0.5);
 }
 
+TEST(Tasks, WhatIsNotFoundIsWrongEvenIfNothingIsLeftOfTheAnswer) {
+  TaskSpec spec;
+  spec.kind = TaskKind::kExactMatch;
+  spec.extract = "#### (-?[0-9.,]+)";
+  spec.ignore = {","};
+  std::vector<Example> examples(1);
+  examples[0].answer = ",";
+  const std::vector<ExampleScore> scores(1);  // nothing was found
+  EXPECT_EQ(metrics_of(spec, examples, scores)[0].value, 0);
+  spec.extract.clear();  // all that was written counts, and that is nothing
+  EXPECT_EQ(metrics_of(spec, examples, scores)[0].value, 1);
+}
+
 TEST(AnswerPattern, L4_LengthsAreBoundedAndNothingRecurses) {
   EXPECT_EQ(AnswerPattern("(a|b)*c").find(std::string(1'000'000, 'a') + "c"), "a");
   EXPECT_EQ(AnswerPattern("(a*)*b").find(std::string(1'000'000, 'a')), "");

@@ -1,7 +1,10 @@
 """Reads the files of first_run.sh with the Python package. usage: package_test.py FOLDER"""
 import os
 import pathlib
+import signal
 import sys
+import threading
+import time
 
 import numpy as np
 
@@ -39,4 +42,24 @@ tessera.train({"run": {"directory": str(folder / "again")}, "model": {"layers": 
                "data": {"tokenizer": str(folder / "tokenizer.json"), "train": [str(folder / "data/train")], "sequence_length": 32},
                "batch": {"global": 2, "micro": 2}, "schedule": {"steps": 2, "warmup_steps": 0}})
 assert len(tessera.read_metrics(folder / "again")["loss"]) == 2
+# Ctrl-C reaches the program, too: train() waits until it has saved.
+long = {"run": {"directory": str(folder / "long")}, "model": {"layers": 1, "hidden": 32, "heads": 2, "vocabulary": 0},
+        "data": {"tokenizer": str(folder / "tokenizer.json"), "train": [str(folder / "data/train")], "sequence_length": 32},
+        "batch": {"global": 2, "micro": 2}, "schedule": {"steps": 1000000, "warmup_steps": 0}}
+
+
+def interrupt():
+    lines = folder / "long/metrics.jsonl"
+    while not lines.exists() or len(tessera.read_metrics(lines).get("loss", ())) == 0:
+        time.sleep(0.1)
+    os.killpg(0, signal.SIGINT)
+
+
+os.setpgid(0, 0)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    tessera.train(long)
+    raise AssertionError("train() went on after Ctrl-C")
+except KeyboardInterrupt:
+    assert list((folder / "long/checkpoints").glob("[0-9]*")), "the interrupted run did not save"
 print("package_test: the Python package reads what the program writes")

@@ -55,6 +55,9 @@ TEST(Parameters, AGridHasBothEndsAndEvenSteps) {
                                                     {"0.01", "x"},
                                                     {"0.01", "y"}}));
   EXPECT_EQ(grid({parsed("n=1..3")}, 10, 100), (std::vector<Point>{{"1"}, {"2"}, {"3"}}));
+  // Four digits would leave the range.
+  EXPECT_EQ(grid({parsed("optimizer.beta2=0.9..0.99999")}, 2, 100),
+            (std::vector<Point>{{"0.9"}, {"0.99999"}}));
   EXPECT_EQ(grid({parsed("n=0..100")}, 3, 100), (std::vector<Point>{{"0"}, {"50"}, {"100"}}));
   EXPECT_THROW(grid(keys, 60, 100), Error);
 }

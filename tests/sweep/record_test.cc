@@ -57,6 +57,21 @@ TEST_F(SweepFile, KeepsResultsOfTheSameSweepOnly) {
   EXPECT_THROW(read_record(file_, definition(), kPoints), Error);
 }
 
+TEST_F(SweepFile, ATrialThatDivergedOrFailedIsLastWhateverItHadReached) {
+  SweepRecord record = read_record(file_, definition(), kPoints);
+  EXPECT_FALSE(record.best());
+  record.trials[0].results = {{4, 2.5}, {8, 1.0}};
+  record.trials[0].outcome = Outcome::kDiverged;
+  record.trials[1].results = {{4, 2.5}, {8, 1.1}};
+  record.trials[1].outcome = Outcome::kFailed;
+  EXPECT_FALSE(record.best());
+  EXPECT_EQ(as_tree(record).find("best"), nullptr);
+  record.trials[2].results = {{4, 3.5}};
+  record.trials[2].outcome = Outcome::kStopped;
+  EXPECT_EQ(record.best(), 2u);
+  EXPECT_EQ(record.ranking(), (std::vector<size_t>{2, 0, 1}));
+}
+
 TEST_F(SweepFile, TheTableHasTheBestFirstAndNoTimes) {
   SweepRecord record = read_record(file_, definition(), kPoints);
   record.trials[2].results = {{4, 2.5}};

@@ -36,7 +36,7 @@ train::ValueComparison compared(const config::RunConfig& c, const train::RankRec
       one, all, train::value_bounds(config::compile_request(c, compile::ProgramKind::kTrain)));
 }
 
-constexpr int kLayouts = 100, kFaults = 100;
+constexpr int kLayouts = 60, kFaults = 100;
 
 void expect_no_alarm(LayoutDraw draw, int layouts) {
   std::map<std::string, double> largest;

@@ -147,7 +147,8 @@ class Values : private TwoStepRun {
                          "should be fresh",
                          name(x), buffer(f)));
     else if (c.taker != kNone)
-      say(x, fmt::format("{} adds to {} after {} read it", name(x), buffer(f), name(c.taker)));
+      say(x, fmt::format("{} adds to {} after {} read it, which got an incomplete sum", name(x),
+                         buffer(f), name(c.taker)));
   }
 
   void write_first(int64_t x, BufferId f) {

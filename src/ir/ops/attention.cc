@@ -115,8 +115,8 @@ const char* split_labels(const Attention& a) {
   return a.separate_kv && !a.non_causal ? "btk" : "bk";
 }
 
-// The labels of keys and values: all those of a sequence, or those of a ring's rank, which are
-// divided as its queries are.
+// The labels of keys and values. kAllKeys: each rank has the keys of the whole sequence. In a ring
+// a rank has its own share (`t`), divided like its queries.
 constexpr const char* kAllKeys = "bskpd";
 const char* key_labels(const Attention& a) { return a.ring > 0 ? "btkpd" : kAllKeys; }
 

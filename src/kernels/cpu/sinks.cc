@@ -1,8 +1,9 @@
 // The gradient of attention sinks on the CPU. A sink is a logit per head that takes part in the
-// softmax and has no value, so its probability p = e^(sink − lse) is lost. With D = dout · out of a
-// query, the gradient of its logit is −p D, and that of a sink is the sum over samples and queries.
-// The saved lse and the output suffice; no scores are computed again. One thread sums a head in
-// f64, in the order of samples and queries, so the bits do not depend on the number of threads.
+// softmax and has no value, so its share p = e^(sink − lse) of the probability adds nothing to the
+// output. With D = dout · out of a query, the gradient of its logit is −p D, and that of a sink is
+// the sum over samples and queries. The saved lse and the output suffice; no scores are computed
+// again. One thread sums a head in f64, in the order of samples and queries, so the bits do not
+// depend on the number of threads.
 #include <cmath>
 
 #include "kernels/attention.h"

@@ -24,7 +24,8 @@ struct Tiles {
 int64_t most_tiles(int64_t pairs, int64_t experts);
 void launch_tiles(const Tiles& tiles, Stream s);
 
-// A range of tiles that are processed together; buffers of rows begin with its first tile.
+// A range of tiles that are processed together. Row 0 of its buffers is the first row of
+// first_tile.
 struct Wave {
   Tiles tiles;
   int64_t first_tile = 0, count = 0;

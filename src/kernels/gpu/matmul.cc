@@ -211,7 +211,8 @@ struct GpuMatmul::Plan {
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, factor_a);
   }
 
-  // Uses the stored choice, a measurement, or the library's proposal.
+  // Chooses the algorithm: the stored choice, else the fastest measured one, else the library's
+  // first proposal.
   void choose(const GpuBlas& blas) {
     KernelChoices* const choices = blas.choices();
     taken = chosen(choices, blas);
