@@ -2,7 +2,7 @@
 """Every layout trains like one rank: layouts sampled from a seed, each compared with one rank.
 
     scripts/check_layouts.py --count 200 --seed 1     layouts against one rank
-    scripts/check_layouts.py --cover 300              every pair of features and so many triples
+    scripts/check_layouts.py --cover 300              every pair of features and 300 triples
     scripts/check_layouts.py --bits 4                 what must agree to the last bit
     scripts/check_layouts.py --any-to-any 40          saved in one layout, resumed in another
     scripts/check_layouts.py --evaluate 40            evaluated in layouts and on one rank
@@ -29,7 +29,7 @@ that are zero but for these, as of GPT-2's key biases, would else become steps o
 Optimizers are sampled, too, and now and then adapters, a frozen embedding or a batch-size warm-up.
 
 Cover: the fewest cases that a greedy search finds for all pairs of features that any of 20,000 cases
-has, and for as many of their triples, drawn by the seed. Then the same comparison with one rank.
+has, and for N of their triples, sampled with the seed. Then the same comparison with one rank.
 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
@@ -963,8 +963,8 @@ def options_given():
     root = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--tessera", type=pathlib.Path, default=root / "build/tessera")
     parser.add_argument("--count", type=int, default=0, help="layouts against one rank")
-    parser.add_argument("--cover", type=int, default=0, metavar="TRIPLES",
-                        help="every pair of features and so many triples against one rank")
+    parser.add_argument("--cover", type=int, default=0, metavar="N",
+                        help="every pair of features and N triples against one rank")
     parser.add_argument("--bits", type=int, default=0, help="rounds of what must be the same bytes")
     parser.add_argument("--any-to-any", type=int, default=0, help="pairs of layouts")
     parser.add_argument("--evaluate", type=int, default=0, help="layouts of evaluation")
