@@ -367,7 +367,7 @@ def with_terms(case):
 def with_ahead(case):
     """Multi-token prediction in a quarter of the cases, sampled with the case as seed."""
     rng = random.Random("ahead" + json.dumps(case))
-    if case["model.family"] in ("gpt2", "neox", "t5") or rng.random() < 3 / 4:
+    if case["model.family"] in ("gpt2", "neox", "t5", "gpt_oss") or rng.random() < 3 / 4:
         return case
     kinds = json.dumps([case["optimizer.kind"], case.get("optimizer.groups", "")])
     if "adafactor" in kinds:
