@@ -2,6 +2,7 @@
 """Every layout trains like one rank: layouts sampled from a seed, each compared with one rank.
 
     scripts/check_layouts.py --count 200 --seed 1     layouts against one rank
+    scripts/check_layouts.py --cover 300              every pair of features and 300 triples
     scripts/check_layouts.py --bits 4                 what must agree to the last bit
     scripts/check_layouts.py --any-to-any 40          saved in one layout, resumed in another
     scripts/check_layouts.py --evaluate 40            evaluated in layouts and on one rank
@@ -26,6 +27,9 @@ them; those of fp16 (2^-11 each) a quarter or a fifth. Where gradients are summe
 AdamW's epsilon is well above a gradient's roundings (1e-6 in fp32 where its norm is 10): gradients
 that are zero but for these, as of GPT-2's key biases, would else become steps of any size.
 Optimizers are sampled, too, and now and then adapters, a frozen embedding or a batch-size warm-up.
+
+Cover: the fewest cases that a greedy search finds for all pairs of features that any of 20,000 cases
+has, and for N of their triples, sampled with the seed. Then the same comparison with one rank.
 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
@@ -101,6 +105,7 @@ FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smoll
 LATENT = ("deepseek_v2", "deepseek_v3")
 # Their norms after a sublayer divide by the size of its output, so gradients grow as that shrinks.
 POST_NORMS = ("olmo2", "gemma2", "gemma3")
+COVERED_CASES = 20000  # cases of which --cover chooses
 RUN_SECONDS = 300  # longer counts as a hang: a run needs 2 s on free cores, up to 100 s on busy ones
 
 
@@ -120,7 +125,7 @@ def draw_model(rng, tensor, chunks, family=None):
     kv_heads = rng.choice([n for n in (heads, heads // 2, tensor) if n % tensor == 0])
     model = {"family": family, "heads": heads, "hidden": heads * rng.choice([4, 8]),
              "layers": rng.randint(max(2, chunks - 1), 6 if chunks < 6 else 8),
-             "feed_forward": 24 * rng.randint(3, 6), "context": rng.choice([16, 18, 22, 24, 32]),
+             "feed_forward": 24 * rng.randint(3, 6), "context": rng.choice([16, 17, 18, 21, 22, 24, 32]),
              "vocabulary": 257, "vocabulary_multiple": rng.choice([1, 1, 16]),
              "tied_embeddings": rng.random() < 0.5,
              "dropout": rng.choice([0.0, 0.0, 0.1]),
@@ -229,9 +234,8 @@ def draw_layout(rng, mesh, schedule, interleave, model):
     experts = math.gcd(data, model.get("model.experts", 1))
     expert = rng.choice([n for n in range(1, experts + 1) if experts % n == 0])
     groups = [n for n in range(1, data // expert + 1) if data // expert % n == 0]
-    lengths = model["model.context"] % tensor == 0 and model["texts"] != "spans"
     layout = {"data": data, "tensor": tensor, "pipeline": stages, "context": 1, "expert": expert,
-              "sequence_parallel": lengths and rng.random() < 0.5,
+              "sequence_parallel": rng.random() < 0.5,
               "pipeline_schedule": schedule, "interleave": interleave, "zero": rng.randint(0, 3),
               "zero_group": rng.choice([0, rng.choice(groups)]),
               "zero_reduce": rng.choice(["last", "each"]), "overlap": rng.choice([0, 1, 1, 3]),
@@ -250,8 +254,7 @@ def draw_context(rng, case):
         return case
     degree = rng.choice(degrees)
     methods = [name for name in METHODS if method_fits(case, name, degree)]
-    whole = {key: value for key, value in case.items() if key not in ("model.mtp_depth", "loss.mtp_weight")}
-    return {**whole, "layout.context": degree, **METHODS[rng.choice(methods)]}
+    return {**case, "layout.context": degree, **METHODS[rng.choice(methods)]}
 
 
 # How attention sees the tokens of other ranks.
@@ -364,11 +367,10 @@ def with_terms(case):
 def with_ahead(case):
     """Multi-token prediction in a quarter of the cases, sampled with the case as seed."""
     rng = random.Random("ahead" + json.dumps(case))
-    if case["model.family"] in ("gpt2", "neox", "t5") or rng.random() < 3 / 4:
+    if case["model.family"] in ("gpt2", "neox", "t5", "gpt_oss") or rng.random() < 3 / 4:
         return case
     kinds = json.dumps([case["optimizer.kind"], case.get("optimizer.groups", "")])
-    divided = any(case.get(f"layout.{axis}", 1) > 1 for axis in ("pipeline", "context", "expert"))
-    if divided or "adafactor" in kinds:
+    if "adafactor" in kinds:
         return case  # not supported
     return {**case, "model.mtp_depth": rng.choice([1, 1, 2]), "loss.mtp_weight": rng.choice([0.1, 0.5])}
 
@@ -487,6 +489,51 @@ def uneven(case):
              "dropout": case["model.dropout"] + case["model.attention_dropout"] > 0,
              "clipping": case["optimizer.clip_norm"] > 0}
     return [word for word, is_so in found.items() if is_so]
+
+
+def features_of(case):
+    """Names of what this case has of parallelism, models of 2026 and training: see --cover."""
+    found = {"tensor": case["layout.tensor"] > 1,
+             "sequence parallel": case["layout.tensor"] > 1 and case["layout.sequence_parallel"],
+             f"pipeline {case['layout.pipeline_schedule']}": case["layout.pipeline"] > 1,
+             f"zero {case['layout.zero']}": case["layout.data"] * case["layout.context"] > 1,
+             f"context {method_of(case)}": case["layout.context"] > 1,
+             "expert parallel": case["layout.expert"] > 1,
+             f"router {router_of(case)}": "model.experts" in case,
+             "capacity": case.get("model.router.capacity_factor", 0) > 0,
+             "multi-token": "model.mtp_depth" in case,
+             "muon": case["optimizer.kind"] == "muon",
+             "optimizer groups": "optimizer.groups" in case,
+             case.get("lora.kind", "lora"): "lora.rank" in case,
+             f"recompute {case['layout.recompute'].partition(':')[0]}": case["layout.recompute"] != "none",
+             "offload": case["layout.offload"] != "none",
+             case["precision"]: case["precision"] != "fp32"}
+    return [name for name, is_so in found.items() if is_so]
+
+
+def router_of(case):
+    kinds = {"groups": "model.router.groups" in case, "bias": "model.router.bias" in case,
+             "loss": case.get("model.router.balance_loss", 0) > 0}
+    kind = "sigmoid" if case.get("model.router.score") == "sigmoid" else "softmax"
+    return " ".join([kind, *(name for name, is_so in kinds.items() if is_so)])
+
+
+def covering(cases, triples, rng):
+    """Returns the numbers of cases that have all pairs of features of the others and as many triples
+    as given; then the pairs and triples, and the pairs of features that no case has."""
+    sets = [{k: set(itertools.combinations(sorted(features_of(case)), k)) for k in (1, 2, 3)}
+            for case in cases]
+    seen = {k: set().union(*(s[k] for s in sets)) for k in (1, 2, 3)}
+    drawn = set(rng.sample(sorted(seen[3]), min(triples, len(seen[3]))))
+    missing, chosen = seen[2] | drawn, []
+    while missing:
+        gains = [len(missing & s[2]) + len(missing & s[3]) for s in sets]
+        chosen.append(gains.index(max(gains)))
+        missing -= sets[chosen[-1]][2] | sets[chosen[-1]][3]
+    names = sorted(name for name, in seen[1])
+    never = [pair for pair in itertools.combinations(names, 2) if pair not in seen[2]
+             and pair[0].split()[0] != pair[1].split()[0]]
+    return chosen, seen[2], set().union(*(sets[i][3] for i in chosen)), never
 
 
 def one_rank(case):
@@ -803,9 +850,18 @@ class Check:
         return self.report(index, case, "\n".join(far), figures)
 
     def layouts(self, count):
-        drawn = [self.drawn(i) for i in self.indices(count)]
-        odd = sum(bool(set(uneven(c)) - {"clipping"}) for c in drawn)
-        for index in self.indices(count):
+        self.compare(self.indices(count))
+
+    def cover(self, triples):
+        cases = [self.drawn(i) for i in range(COVERED_CASES)]
+        chosen, pairs, covered, never = covering(cases, triples, self.rng("cover", triples))
+        print(f"{len(chosen)} cases have all {len(pairs)} pairs of features and {len(covered)} triples")
+        print("never together: " + "; ".join(f"{a} + {b}" for a, b in never), flush=True)
+        self.compare(chosen)
+
+    def compare(self, indices):
+        odd = sum(bool(set(uneven(self.drawn(i))) - {"clipping"}) for i in indices)
+        for index in indices:
             self.layout(index)
         for (rounding, measure), value in sorted(self.worst.items()):
             bound = BOUNDS[rounding][measure]
@@ -907,6 +963,8 @@ def options_given():
     root = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--tessera", type=pathlib.Path, default=root / "build/tessera")
     parser.add_argument("--count", type=int, default=0, help="layouts against one rank")
+    parser.add_argument("--cover", type=int, default=0, metavar="N",
+                        help="every pair of features and N triples against one rank")
     parser.add_argument("--bits", type=int, default=0, help="rounds of what must be the same bytes")
     parser.add_argument("--any-to-any", type=int, default=0, help="pairs of layouts")
     parser.add_argument("--evaluate", type=int, default=0, help="layouts of evaluation")
@@ -921,8 +979,8 @@ def options_given():
     options = parser.parse_args()
     if not options.tessera.exists():
         raise SystemExit(f"{options.tessera} is missing; build first, or give --tessera")
-    if not (options.count or options.bits or options.any_to_any or options.evaluate):
-        parser.error("expected --count, --bits, --any-to-any or --evaluate")
+    if not (options.count or options.cover or options.bits or options.any_to_any or options.evaluate):
+        parser.error("expected --count, --cover, --bits, --any-to-any or --evaluate")
     return options
 
 
@@ -934,7 +992,7 @@ def main():
     work = pathlib.Path(tempfile.mkdtemp(prefix="layouts-"))
     print(f"seed {options.seed}", flush=True)
     failures = 0
-    for mode, count in (("layouts", options.count), ("bits", options.bits),
+    for mode, count in (("layouts", options.count), ("cover", options.cover), ("bits", options.bits),
                         ("any_to_any", options.any_to_any), ("evaluate", options.evaluate)):
         if count:
             check = Check(Place(options.tessera, work), options)

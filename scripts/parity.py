@@ -381,10 +381,8 @@ def compare_way_back(options, work, family, peer, report):
     ours = our_logits(options, folder / "fp32", tokens, folder)
     report.line("logits of the exported model", largest_distance(ours, logits), BOUNDS["logits"])
     untouched = run_file(options, work, family, "untouched", "fp32", 0)
-    # Span corruption has no lengths that two ranks share.
     run_tessera(options, "train", untouched, "layout.data=2", "layout.tensor=2", "layout.zero=1",
-                f"layout.sequence_parallel={str(not encodes(family)).lower()}", "run.threads=1",
-                ranks=MPIRUN)
+                "run.threads=1", ranks=MPIRUN)
     run_tessera(options, "checkpoint", "export", folder / "untouched", "--to", folder / "again")
     before, after = tensors_of(folder / "hf"), tensors_of(folder / "again")
     wrong = sorted(n for n in before.keys() | after.keys()

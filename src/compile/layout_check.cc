@@ -32,25 +32,21 @@ void check_sizes(const Layout& l) {
   if (l.overlap < 0) throw Error("layout.overlap = {}, expected at least 0.", l.overlap);
 }
 
-// Tensor ranks divide the heads, the widths of feed-forward layers and, with sequence parallelism,
-// the tokens. The degrees that would be possible are the divisors of the greatest common divisor.
-void check_tensor(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
+// Tensor ranks divide the heads and the widths of feed-forward layers. The degrees that would be
+// possible are the divisors of the greatest common divisor.
+void check_tensor(const model::ModelConfig& m, const Layout& l) {
   const int64_t inner = model::inner_width(m);
   const int64_t expert = m.experts > 0 ? model::expert_width(m) : 0;
-  int64_t common = std::gcd(std::gcd(m.heads, inner), std::gcd(m.wide_feed_forward, expert));
-  if (l.sequence_parallel) common = std::gcd(std::gcd(common, batch.tokens), batch.source);
-  const auto divides = [&](const char* what, int64_t n, const char* way_out) {
+  const int64_t common = std::gcd(std::gcd(m.heads, inner), std::gcd(m.wide_feed_forward, expert));
+  const auto divides = [&](const char* what, int64_t n) {
     if (n % l.tensor != 0)
-      throw Error("layout.tensor = {} does not divide {} = {}. Possible here: {}.{}", l.tensor,
-                  what, n, divisors(common), way_out);
+      throw Error("layout.tensor = {} does not divide {} = {}. Possible here: {}.", l.tensor, what,
+                  n, divisors(common));
   };
-  divides("heads", m.heads, "");
-  divides("feed_forward", inner, "");
-  divides("wide_feed_forward", m.wide_feed_forward, "");
-  divides("expert_feed_forward", expert, "");
-  if (l.sequence_parallel && l.tensor > 1)
-    for (const int64_t tokens : {batch.tokens, batch.source})
-      divides("the tokens of a sequence", tokens, " Or set layout.sequence_parallel: false.");
+  divides("heads", m.heads);
+  divides("feed_forward", inner);
+  divides("wide_feed_forward", m.wide_feed_forward);
+  divides("expert_feed_forward", expert);
 }
 
 // Returns the tokens of a sequence that are contiguous on a rank.
@@ -59,18 +55,22 @@ int64_t ring_block(const Layout& l, int64_t tokens) {
 }
 
 // The tokens of a sequence are divided among context-parallel ranks, and with sequence parallelism
-// each part among tensor-parallel ranks. An encoder's layers see the whole of another sequence.
+// each part among tensor-parallel ranks. Both divide one dimension, so all parts must be equal:
+// attention reads the parts of context-parallel ranks alone. An encoder's layers see the whole of
+// another sequence.
 void check_context(const model::ModelConfig& m, const Layout& l, const BatchSizes& batch) {
   if (l.context == 1) return;
   if (model::rule_of(m.family).has_encoder)
     throw Error("layout.context = {} is not supported by family {}. Set it to 1.", l.context,
                 name_of_entry(m.family));
-  const bool divided = l.sequence_parallel && l.tensor > 1;
-  const int64_t tokens = divided ? batch.tokens / l.tensor : batch.tokens;
-  if (tokens % l.context != 0)
+  const int64_t tensor = l.sequence_parallel ? l.tensor : 1;
+  if (batch.tokens % (l.context * tensor) != 0)
     throw Error(
-        "layout.context = {} does not divide the tokens of a sequence{} = {}. Possible here: {}.",
-        l.context, divided ? " / layout.tensor (sequence_parallel)" : "", tokens, divisors(tokens));
+        "layout.context{} = {} does not divide the tokens of a sequence = {}. Possible here: "
+        "context = {}.{}",
+        tensor > 1 ? " x layout.tensor (sequence_parallel)" : "", l.context * tensor, batch.tokens,
+        divisors(batch.tokens % tensor == 0 ? batch.tokens / tensor : 1),
+        tensor > 1 ? " Or set layout.sequence_parallel: false." : "");
   const bool by_heads = l.context_method == ContextMethod::kHeads;
   if (l.context_method == ContextMethod::kRing && !dropout_fits_ring(m, l, batch.tokens))
     throw Error(
@@ -93,7 +93,7 @@ void check_context(const model::ModelConfig& m, const Layout& l, const BatchSize
         "layout.context = {} does not divide heads / layout.tensor = {}, and with "
         "layout.context_method = heads context-parallel ranks divide the heads. Possible here: {}. "
         "Or set layout.context_method: gather.",
-        l.context, m.heads / l.tensor, divisors(std::gcd(m.heads / l.tensor, tokens)));
+        l.context, m.heads / l.tensor, divisors(std::gcd(m.heads / l.tensor, batch.tokens)));
 }
 
 // The experts are divided among data-parallel ranks.
@@ -167,7 +167,7 @@ bool dropout_fits_ring(const model::ModelConfig& model, const Layout& layout, in
 
 void check_layout(const model::ModelConfig& model, const Layout& layout, const BatchSizes& batch) {
   check_sizes(layout);
-  check_tensor(model, layout, batch);
+  check_tensor(model, layout);
   check_context(model, layout, batch);
   check_expert(model, layout);
   check_data(layout, batch);
@@ -211,21 +211,6 @@ void check_head_copies(const CompileRequest& r) {
           ? "; or layout.context_method: gather"
           : "",
       adapters || family ? "" : "; or another optimizer");
-}
-
-// Other layouts have not been compared with one rank yet
-// (docs/decisions/multi_token_prediction.md).
-bool supports_multi_token(const Layout& l) {
-  return l.pipeline == 1 && l.context == 1 && l.expert == 1;
-}
-
-void check_multi_token(const CompileRequest& r) {
-  if (r.kind != ProgramKind::kTrain || r.model.mtp_depth == 0 || supports_multi_token(r.layout))
-    return;
-  throw Error(
-      "model.mtp_depth = {} is not supported with layout.pipeline, layout.context or layout.expert "
-      "above 1. Set them to 1, or mtp_depth to 0.",
-      r.model.mtp_depth);
 }
 
 namespace {

@@ -5,8 +5,10 @@
 //   context     divides the tokens, with sequence_parallel context × tensor does; no encoder. With
 //               context_method heads, context × tensor divides the heads
 //   expert      divides data and the model's experts
-//   tensor      divides heads and feed_forward, and with sequence_parallel the tokens. If it does
-//               not divide kv_heads, these are replicated
+//   tensor      divides heads and feed_forward. If it does not divide kv_heads, these are
+//   replicated.
+//               With sequence_parallel it may divide any number of tokens: the last parts have
+//               padding
 //   data        times micro divides the global batch; zero_group divides data / expert
 //   pipeline    at most layers + 1 chunks (pipeline × interleave); `stages` lists their layers
 //   zero        0 to 3
@@ -35,10 +37,6 @@ bool dropout_fits_ring(const model::ModelConfig& model, const Layout& layout, in
 // Muon, which compute with whole matrices, or with adapters: none of them supports it.
 void check_head_copies(const CompileRequest& request);
 bool can_copy_heads(const CompileRequest& request);
-
-// Throws Error if the request trains multi-token prediction in a layout that does not support it.
-void check_multi_token(const CompileRequest& request);
-bool supports_multi_token(const Layout& layout);
 
 // Throws Error if the blocks of lora.quantize, 64 weights each, do not fit the inputs of a layer's
 // GEMMs, or the part of them that a tensor-parallel rank has.

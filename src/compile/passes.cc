@@ -172,12 +172,6 @@ constexpr Pass kPasses[] = {
      Invariant::kTypes},
     {"shard", Level::kSharded, always, "always",
      [](State& s, const Context& c) { shard(s.graph, c.request.layout); }, Invariant::kSignatures},
-    {"drop_sharded_ahead", Level::kSharded,
-     [](const Context& c) {
-       return c.request.kind == ProgramKind::kValidate && c.request.model.mtp_depth > 0;
-     },
-     "`model.mtp_depth` in the program `validate`",
-     [](State& s, const Context&) { drop_ahead(s.graph); }, Invariant::kSignatures},
     {"keep_answer_sums", Level::kSharded,
      [](const Context& c) { return c.request.keep_answer_sums; },
      "the pass over the data for `objective.reference`",
@@ -249,6 +243,12 @@ constexpr Pass kPasses[] = {
      Invariant::kSameBytes},
     {"assign_stages", Level::kDifferentiated, always, "always", run_assign_stages,
      Invariant::kSameBytes},
+    {"drop_sharded_ahead", Level::kDifferentiated,
+     [](const Context& c) {
+       return c.request.kind == ProgramKind::kValidate && c.request.model.mtp_depth > 0;
+     },
+     "`model.mtp_depth` in the program `validate`",
+     [](State& s, const Context&) { drop_ahead(s.graph); }, Invariant::kSameBytes},
     {"lower", Level::kSegments, always, "always", run_lower, Invariant::kLayout},
     {"move_state", Level::kSegments, offloads_optimizer, "`layout.offload: optimizer`",
      [](State& s, const Context&) { move_state(s.lowered); }, Invariant::kLayout},

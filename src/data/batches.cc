@@ -298,6 +298,17 @@ void copy_part(std::span<const int32_t> whole, int64_t rows, RowPart part, std::
   }
 }
 
+namespace {
+
+// Returns the position in its row of token t of the `kept` tokens of a part.
+int64_t place_in_row(RowPart part, int64_t kept, int64_t t) {
+  if (!part.zigzag) return part.index * kept + t;
+  const int64_t n = kept / 2;
+  return t < n ? part.index * n + t : (2 * part.count - 1 - part.index) * n + t - n;
+}
+
+}  // namespace
+
 void fill_ahead(std::span<const int32_t> tokens, std::span<const int32_t> labels,
                 std::span<const int32_t> documents, int64_t rows, int64_t depth, RowPart part,
                 const AheadView& out) {
@@ -306,7 +317,7 @@ void fill_ahead(std::span<const int32_t> tokens, std::span<const int32_t> labels
         "{} and {} tokens of {} rows of {}", out.tokens.size(), out.labels.size(), rows, kept);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t t = 0; t < kept; ++t) {
-      const int64_t at = part.index * kept + t, from = at + depth;
+      const int64_t at = place_in_row(part, kept, t), from = at + depth;
       const int64_t row = r * length, to = r * kept + t;
       const bool exists = from < length;
       const bool same =

@@ -69,7 +69,7 @@ compile::Layout evaluation_layout(const compile::Layout& run) {
   layout.expert = run.expert;
   layout.zero = run.zero == 3 ? 3 : 0;
   layout.zero_group = run.zero == 3 ? run.zero_group : 0;
-  // Rows of any length are computed, whose tokens the tensor ranks may not divide.
+  // Without a backward, no norms or residuals are kept that ranks could divide.
   layout.sequence_parallel = false;
   return layout;
 }

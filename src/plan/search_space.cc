@@ -89,7 +89,7 @@ void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candi
   const bool divided = ranks.tensor > 1;
   const int64_t shards = ranks.data / ranks.expert * ranks.context;  // ranks with the same weights
   const int64_t parts = ranks.tensor * ranks.context;
-  const bool may_split = r.base.tokens % parts == 0 && r.base.encoder_tokens % parts == 0;
+  const bool may_split = ranks.context == 1 || r.base.tokens % parts == 0;
   for (const int64_t micro : divisors(common_batch(r.global, r.ramp) / ranks.data)) {
     // The gradient-noise scale compares a micro-batch with a step of several.
     if (r.base.measures_noise && micro * ranks.data == r.global) continue;
@@ -129,7 +129,6 @@ void add_degrees(const SearchRequest& r, int64_t tensor, int64_t context,
     for (const int64_t expert : divisors(std::gcd(data, std::max<int64_t>(1, experts)))) {
       if (ranks.zero_group > 0 && data / expert % ranks.zero_group != 0) continue;
       ranks.expert = expert;
-      if (r.base.model.mtp_depth > 0 && !compile::supports_multi_token(ranks)) continue;
       for (const compile::Layout& l : context_methods(r, ranks)) add(r, l, all);
     }
   }

@@ -136,17 +136,14 @@ TEST(LayoutCheck, AdafactorAndAdaptersWantWholeHeads) {
   EXPECT_NE(said_of().find("tensor x context = 1, 2."), std::string::npos);
 }
 
-TEST(LayoutCheck, SequenceParallelismDividesTokens) {
+TEST(LayoutCheck, SequenceParallelismDividesAnyNumberOfTokens) {
   Layout l;
   l.tensor = 4;
-  BatchSizes b = kBatch;
-  b.tokens = 126;
-  EXPECT_EQ(
-      said(l, model(), b),
-      "layout.tensor = 4 does not divide the tokens of a sequence = 126. Possible here: 1, 2. "
-      "Or set layout.sequence_parallel: false.");
-  l.sequence_parallel = false;
-  EXPECT_EQ(said(l, model(), b), "");
+  for (const int64_t tokens : {126, 127, 3, 1}) {
+    BatchSizes b = kBatch;
+    b.tokens = b.source = tokens;
+    EXPECT_EQ(said(l, model(), b), "") << tokens;
+  }
 }
 
 TEST(LayoutCheck, DataAndMicroDivideTheBatch) {
@@ -220,9 +217,19 @@ TEST(LayoutCheck, ContextDividesTheTokens) {
   EXPECT_EQ(said(l), "");
   l.tensor = 4;
   l.context = 64;
-  EXPECT_NE(said(l).find("Possible here: 1, 2, 4, 8, 16, 32."), std::string::npos) << said(l);
+  EXPECT_EQ(
+      said(l),
+      "layout.context x layout.tensor (sequence_parallel) = 256 does not divide the tokens of "
+      "a sequence = 128. Possible here: context = 1, 2, 4, 8, 16, 32. Or set "
+      "layout.sequence_parallel: false.");
   l.sequence_parallel = false;
   EXPECT_EQ(said(l), "");
+  BatchSizes b = kBatch;
+  b.tokens = 126;  // with context = 1 the last parts have padding
+  l.context = 2;
+  EXPECT_EQ(said(l, model(), b), "");
+  l.sequence_parallel = true;
+  EXPECT_NE(said(l, model(), b).find("Possible here: context = 1. Or set"), std::string::npos);
 }
 
 TEST(LayoutCheck, ContextMethodsFitTokensAndHeads) {

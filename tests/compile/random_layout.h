@@ -107,6 +107,7 @@ class LayoutDraw {
     r.layout.offload = one_of<std::string>({"none", "none", "activations", "activations:1"});
     if (kinds_) kinds_of_layers(r.model);
     divide_sequences(r);
+    pad_sequences(r);
     return r;
   }
 
@@ -120,6 +121,16 @@ class LayoutDraw {
     const bool fits = r.model.heads % compile::head_ranks(heads) == 0;
     const bool copies = fits && compile::head_copies(r.model, heads) > 1;
     if (way == 2 && fits && (!copies || compile::can_copy_heads(r))) r.layout = heads;
+  }
+
+  // Half of the runs whose tokens only tensor-parallel ranks divide get lengths that need padding.
+  // Draws no numbers either.
+  static void pad_sequences(compile::CompileRequest& r) {
+    const compile::Layout& l = r.layout;
+    const bool chosen = (r.sequences + r.microbatches + r.model.layers) % 2 == 0;
+    if (!chosen || l.context > 1 || l.tensor == 1 || !l.sequence_parallel) return;
+    r.tokens = 13;
+    if (r.encoder_tokens > 0) r.encoder_tokens = 21;
   }
 
   // Gives Muon to a third of the runs with AdamW that can have it. Draws no numbers, so that other
@@ -143,7 +154,6 @@ class LayoutDraw {
   static void predict_ahead(compile::CompileRequest& r) {
     if (!model::rule_of(r.model.family).predicts_ahead) return;
     if ((r.sequences + r.microbatches + r.model.layers) % 4 != 0) return;
-    if (r.layout.pipeline > 1 || r.layout.context > 1 || r.layout.expert > 1) return;
     r.model.mtp_depth = r.model.layers % 2 + 1;
     r.loss.mtp_weight = 0.3;
   }

@@ -132,7 +132,7 @@ TEST(Shard, CopiesOfKeyValueHeads) {
         s.model.dropout = s.model.attention_dropout = 0.1;
         s.tensor = h.tensor;
         s.shard = h.tensor < 6 ? 2 : 1;
-        s.sequence_parallel = sp && kTokens % h.tensor == 0;
+        s.sequence_parallel = sp;
         s.selective = sp;
         s.options.attention =
             sp ? compile::AttentionKind::kUnfused : compile::AttentionKind::kFused;
@@ -213,6 +213,26 @@ TEST(Shard, ExchangedCopiesOfKeyValueHeads) {
       s.sequence_parallel = sp && kTokens % (h.context * h.tensor) == 0;
       s = with_context(s, {compile::ContextMethod::kHeads, false}, h.context, h.tensor);
       s.name += fmt::format(" {} of {} heads", h.heads, h.kv_heads);
+      expect_equal(s);
+    }
+}
+
+// The tokens of a sequence are not a multiple of the tensor-parallel ranks: parts have padding, and
+// of 5 or 9 tokens on 4 ranks the last part is empty.
+TEST_P(EveryFamily, DividesSequencesOfAnyLength) {
+  struct Lengths {
+    int64_t tokens, source, tensor;
+  };
+  for (const Lengths n : {Lengths{7, 5, 2}, {7, 9, 4}, {5, 7, 4}, {3, 2, 4}})
+    for (const bool selective : {false, true}) {
+      Trial s = of(GetParam());
+      s.tokens = n.tokens;
+      s.source = n.source;
+      s.tensor = n.tensor;
+      s.model.dropout = s.model.attention_dropout = selective ? 0.1 : 0;
+      s.selective = selective;
+      s.shard = selective ? 2 : 1;
+      s.name = fmt::format("{} and {} tokens, {}", n.tokens, n.source, text(s));
       expect_equal(s);
     }
 }

@@ -62,8 +62,8 @@ Mesh mesh_of(const Trial& s) {
 
 // As compile() does before it lays anything out.
 Graph built(const Trial& s) {
-  const int64_t source = s.model.encoder_layers > 0 ? kTokens : 0;
-  Graph g = model::forward(s.model, {kSequences, kTokens, source, s.documents, copies_in(s)});
+  const int64_t source = s.model.encoder_layers > 0 ? s.source : 0;
+  Graph g = model::forward(s.model, {kSequences, s.tokens, source, s.documents, copies_in(s)});
   g.mesh = mesh_of(s);
   compile::add_adapters(g, s.adapters, s.model);
   if (s.options.cross_entropy == compile::CrossEntropyKind::kUnfused)
@@ -106,22 +106,22 @@ std::vector<int64_t> known_elements(const Value& v) {
   return elements;
 }
 
-Array contents(const Value& v, int64_t layer, const model::ModelConfig& m) {
+Array contents(const Value& v, int64_t layer, const Trial& s) {
   Array a(static_cast<size_t>(v.shape.elements()));
   const std::string name = checkpoint_name(v, layer);
   const std::vector<int64_t> known = known_elements(v);
   for (size_t i = 0; i < a.size(); ++i) {
     const double x = drawn(name, known[i]);
-    const auto id =
-        static_cast<double>(static_cast<int64_t>((x + 1) / 2 * static_cast<double>(m.vocabulary)));
+    const auto id = static_cast<double>(
+        static_cast<int64_t>((x + 1) / 2 * static_cast<double>(s.model.vocabulary)));
     if (v.role == Role::kTokens || v.role == Role::kSource)
       a[i] = id;
     else if (v.role == Role::kLabels)
       a[i] = i % 5 == 0 ? -100 : id;
     else if (v.role == Role::kPositions)
-      a[i] = static_cast<double>(static_cast<int64_t>(i) % kTokens);
+      a[i] = static_cast<double>(static_cast<int64_t>(i) % s.tokens);
     else if (v.role == Role::kDocuments)
-      a[i] = static_cast<int64_t>(i) % kTokens < 3 ? 0 : 1;
+      a[i] = static_cast<int64_t>(i) % s.tokens < 3 ? 0 : 1;
     else if (v.role == Role::kSamples)
       a[i] = static_cast<double>(100 + 7 * i);
     else if (v.name == "step")
@@ -158,7 +158,7 @@ Results run(const Trial& s, const Graph& g) {
     const bool given = v.role == Role::kWeight || is_batch(v.role) || v.role == Role::kStep;
     layers[i] = (v.indexed_by & kPerLayer) ? s.model.layers : 1;
     if (!given) continue;
-    for (int64_t l = 0; l < layers[i]; ++l) machine.write(i, l, contents(v, l, s.model));
+    for (int64_t l = 0; l < layers[i]; ++l) machine.write(i, l, contents(v, l, s));
   }
   machine.run();
   Results out;

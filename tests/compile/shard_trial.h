@@ -12,8 +12,11 @@
 
 namespace tessera::testing {
 
+constexpr int64_t kSequences = 4, kTokens = 8;
+
 struct Trial {
   model::ModelConfig model;
+  int64_t tokens = kTokens, source = kTokens;  // of a sequence, and of one of an encoder
   int64_t replica = 1, shard = 1, tensor = 1, context = 1;
   compile::ContextMethod method = compile::ContextMethod::kGather;
   bool balance = false, documents = false;
@@ -23,8 +26,6 @@ struct Trial {
   compile::AdapterPolicy adapters = {};
   std::string name = {};
 };
-
-constexpr int64_t kSequences = 4, kTokens = 8;
 
 model::ModelConfig tiny(model::Family family);
 // Returns the trial of a tiny model on one rank.

@@ -244,6 +244,13 @@ TEST(BatchesTest, TokensAheadOfAPosition) {
   fill_ahead(tokens, labels, documents, 2, 1, {0, 2}, {half, half_labels});
   EXPECT_EQ(half, (std::vector<int32_t>{2, 3, 12, 13}));
   EXPECT_EQ(half_labels, (std::vector<int32_t>{3, 4, kNo, kNo}));
+  // The first and the last quarter of each row.
+  fill_ahead(tokens, labels, documents, 2, 1, {0, 2, true}, {half, half_labels});
+  EXPECT_EQ(half, (std::vector<int32_t>{2, 0, 12, 0}));
+  EXPECT_EQ(half_labels, (std::vector<int32_t>{3, kNo, kNo, kNo}));
+  fill_ahead(tokens, labels, documents, 2, 1, {1, 2, true}, {half, half_labels});
+  EXPECT_EQ(half, (std::vector<int32_t>{3, 4, 13, 14}));
+  EXPECT_EQ(half_labels, (std::vector<int32_t>{4, 5, kNo, 15}));
   fill_ahead(tokens, labels, documents, 2, 5, {}, {t, l});  // longer than the rows
   EXPECT_EQ(l, std::vector<int32_t>(8, kNo));
 }

@@ -40,7 +40,7 @@ config::RunConfig model_of(model::Family family, bool tied) {
   return c;
 }
 
-void expect_equal(config::RunConfig c, const compile::Layout& layout, const char* name) {
+void expect_equal(config::RunConfig c, const compile::Layout& layout, const std::string& name) {
   c.layout = layout;
   c.batch.global = 3 * c.batch.micro * layout.data;
   if (compile::mesh_of(layout).ranks() != ranks().size()) return;
@@ -60,6 +60,48 @@ TEST(Mtp, LayoutsEqualOneRank) {
   layout.data = layout.tensor = layout.zero = 2;
   expect_equal(model_of(model::Family::kDeepseekV3, false), layout, "deepseek_v3");
   expect_equal(model_of(model::Family::kLlama, true), layout, "llama");
+}
+
+// The modules are on the last stage, and the embedding on the first, too.
+TEST(Mtp, PipelinesEqualOneRank) {
+  compile::Layout layout;
+  layout.pipeline = layout.data = 2;
+  layout.pipeline_schedule = compile::PipelineSchedule::kZeroBubble;
+  expect_equal(model_of(model::Family::kLlama, false), layout, "llama, zero bubble");
+  layout.pipeline_schedule = compile::PipelineSchedule::kInterleaved1F1B;
+  layout.interleave = 2;
+  layout.zero = 1;
+  expect_equal(model_of(model::Family::kLlama, true), layout, "llama, interleaved");
+  layout = {};
+  layout.pipeline = layout.tensor = 2;
+  expect_equal(model_of(model::Family::kDeepseekV3, false), layout, "deepseek_v3 over tensor");
+  layout.pipeline = 4;
+  layout.tensor = 1;
+  expect_equal(model_of(model::Family::kDeepseekV3, true), layout, "deepseek_v3 on four stages");
+}
+
+TEST(Mtp, DividedSequencesEqualOneRank) {
+  compile::Layout layout;
+  layout.context = layout.tensor = 2;
+  for (const compile::ContextMethod method : Enumerators<compile::ContextMethod>()) {
+    layout.context_method = method;
+    expect_equal(model_of(model::Family::kLlama, false), layout, name_of_entry(method));
+  }
+  layout.context_method = compile::ContextMethod::kGather;
+  layout.context_balance = true;
+  layout.tensor = 1;
+  layout.data = layout.zero = 2;
+  expect_equal(model_of(model::Family::kDeepseekV3, true), layout, "balanced");
+}
+
+TEST(Mtp, DividedExpertsEqualOneRank) {
+  compile::Layout layout;
+  layout.data = 4;
+  layout.expert = 2;
+  layout.zero = 1;
+  expect_equal(model_of(model::Family::kDeepseekV3, false), layout, "expert 2 of data 4");
+  layout.data = layout.pipeline = 2;
+  expect_equal(model_of(model::Family::kDeepseekV3, false), layout, "expert 2, pipeline 2");
 }
 
 }  // namespace

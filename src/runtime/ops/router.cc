@@ -82,9 +82,16 @@ kernels::RouterLossGradArgs loss_grad_args(const BoundOp& b) {
           b.out(RouterLossGrad::kDLogits)};
 }
 
+// Counts the choices of this rank's tokens, without the padding of a shard (part_shape).
 void run_load(const BoundOp& b) {
   b.clear_if_fresh(RouterLoad::kLoad);
-  b.run(kernels::RouterLoadArgs{b.in(RouterLoad::kChoice), b.out(RouterLoad::kLoad)});
+  const TensorView choice = b.in(RouterLoad::kChoice), load = b.out(RouterLoad::kLoad);
+  const GlobalBox box = b.extents(b.op->inputs[RouterLoad::kChoice]);
+  const int64_t tokens = box.end[1] - box.begin[1], row = choice.shape[1] * choice.shape[2];
+  if (tokens == choice.shape[1]) return b.run(kernels::RouterLoadArgs{choice, load});
+  const Shape own{tokens, choice.shape[2]};
+  for (int64_t i = 0; tokens > 0 && i < choice.shape[0]; ++i)
+    b.run(kernels::RouterLoadArgs{{choice.at(i * row), choice.dtype, own}, load});
 }
 
 void run_update(const BoundOp& b) {
