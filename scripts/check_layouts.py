@@ -24,6 +24,8 @@ Count: relative differences to one rank of the same precision, the worst over th
 The bounds of bf16 (and bf16_sr) are a few of its roundings (2^-8 each), fewer where a sum averages
 them; those of fp16 (2^-11 each) a quarter or a fifth. Where gradients are summed in 16 bits, too
 (compiler.grad_accum_dtype: weight), each term is rounded once more: twice the bounds, in rows of their own.
+Likewise where the loss is that of pairs of answers: it and its gradient are differences of two answers,
+which cancel in part, and their roundings do not: four times the bounds.
 AdamW's epsilon is well above a gradient's roundings (1e-6 in fp32 where its norm is 10): gradients
 that are zero but for these, as of GPT-2's key biases, would else become steps of any size.
 Optimizers are sampled, too, and now and then adapters, a frozen embedding or a batch-size warm-up.
@@ -94,7 +96,8 @@ BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, pa
           "bf16_sr": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2),
           "fp16": dict(loss=5e-4, validation=5e-4, norm=5e-3, gradients=1e-2, parameters=1e-2)}
 for kind in ["bf16", "bf16_sr", "fp16"]:
-    BOUNDS[kind + ", sums too"] = {k: 2 * v for k, v in BOUNDS[kind].items()}
+    for words, factor in ((", sums too", 2), (", pairs", 4), (", sums too, pairs", 8)):
+        BOUNDS[kind + words] = {k: factor * v for k, v in BOUNDS[kind].items()}
 EPSILON = {"fp32": 1e-4, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
 # Optimizers that make small steps from gradients that are rounding noise, if epsilon is large.
@@ -200,8 +203,10 @@ def draw_kinds(rng, model):
 
 def rounding_of(case):
     """The row of BOUNDS."""
-    halves = case["precision"] != "fp32" and case["compiler.grad_accum_dtype"] == "weight"
-    return case["precision"] + (", sums too" if halves else "")
+    if case["precision"] == "fp32":
+        return "fp32"
+    halves, pairs = case["compiler.grad_accum_dtype"] == "weight", "objective.kind" in case
+    return case["precision"] + (", sums too" if halves else "") + (", pairs" if pairs else "")
 
 
 def draw_texts(rng, family):
