@@ -26,7 +26,6 @@
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
 #include "eval/batch_decoder.h"
-#include "eval/divided_decoder.h"
 #include "eval/generate.h"
 #include "eval/text_batch.h"
 #include "eval/text_rules.h"
@@ -207,18 +206,6 @@ void write_texts(eval::SlotDecoder& decoder, std::deque<Output>& outputs, const 
     print_speed(batch.counts(), outputs.size(), seconds.count(), weight_bytes);
 }
 
-// Ranks compute whole rows, so these are no longer than the longest text.
-void write_divided(checkpoint::CheckpointReader& reader, const eval::ModelOptions& where,
-                   int64_t slots, std::deque<Output>& outputs, const Settings& s, bool several) {
-  const int64_t context = eval::model_of(reader).context;
-  int64_t longest = 1;
-  for (const Output& o : outputs)
-    longest = std::max(longest, std::ssize(o.ids) + std::min(s.max_tokens, context));
-  eval::DividedDecoder decoder(reader, where,
-                               {.slots = slots, .context = eval::divided_context(reader, longest)});
-  write_texts(decoder, outputs, s, several, 0);
-}
-
 // A model with an encoder reads the prompt with it, and its decoder begins with padding.
 void answer(checkpoint::CheckpointReader& reader, const data::Tokenizer& tokenizer,
             const Settings& s, const Prompt& prompt, const eval::ModelOptions& where) {
@@ -327,7 +314,6 @@ void generate(GenerateCommand& c, comm::World& world, eval::ModelOptions where) 
     return answer(reader, *tokenizer, s, prompts[0], where);
   }
   std::deque<Output> outputs = outputs_of(*tokenizer, s, prompts);
-  if (where.world != nullptr) return write_divided(reader, where, slots, outputs, s, several);
   eval::BatchDecoder decoder(reader, where, {.slots = slots});
   write_texts(decoder, outputs, s, several, decoder.weight_bytes());
 }

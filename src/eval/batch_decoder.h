@@ -1,5 +1,7 @@
-// Reads tokens of several texts with a model that one rank holds. The keys and values of all texts
-// share one cache of a fixed number of slots in planned memory.
+// Reads tokens of several texts with a model that one rank holds, or that several ranks hold
+// together. The keys and values of all texts share one cache of a fixed number of slots in planned
+// memory. Ranks divide the cache as they divide the model: tensor-parallel ranks have some of the
+// heads, pipeline stages the layers that they compute, data-parallel ranks some of the slots.
 //
 // On a CPU, the logits of a text have the same bits whichever texts are read with it, in whatever
 // pieces it is read: every kernel sums a row in one order (kernels/cpu/tiled_product.h).
@@ -10,18 +12,21 @@
 #include <span>
 #include <vector>
 
+#include "eval/gathered_logits.h"
 #include "eval/language_model.h"
 #include "eval/slot_decoder.h"
 
 namespace tessera::eval {
 
+// With model.world set, all functions that read tokens are collective: all ranks read the same
+// tokens in the same order, and get the same logits.
 class BatchDecoder final : public SlotDecoder {
  public:
   // Throws Error if the model has an encoder, or if the options are out of range.
   BatchDecoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& model,
                const SlotOptions& options);
 
-  int64_t slots() const override { return std::ssize(positions_); }
+  int64_t slots() const override { return slots_; }
   int64_t context() const override { return context_; }
   int64_t vocabulary() const override { return model_.padded_vocabulary(); }
   int64_t position(int64_t slot) const override { return positions_[static_cast<size_t>(slot)]; }
@@ -31,28 +36,50 @@ class BatchDecoder final : public SlotDecoder {
   std::span<const float> logits(int64_t slot) const override;
   PromptRead read(int64_t slot, std::span<const int32_t> tokens, LogitsOf which) override;
 
-  // Returns the bytes of the arena that weights, cache and activations share.
+  // Return the bytes on this rank: of the arena that weights, cache and activations share, and of
+  // the first two.
   int64_t memory_bytes() const { return machine_->planned_bytes(); }
   int64_t cache_bytes() const;
   int64_t weight_bytes() const;
 
  private:
-  // Reads `tokens` tokens of each of the slots first … first + rows - 1.
+  // Reads `tokens` tokens of each of the rows first … first + rows - 1 of this rank's cache.
   struct Range {
     int64_t first = 0, rows = 0, tokens = 1;
     size_t program = 0;
   };
+  // Data-parallel ranks have the slots in turn: the rows of rank r of n are slots r, r + n, ….
+  struct Share {
+    int64_t ranks = 1, own = 0;
+    int64_t row_of(int64_t slot) const { return slot / ranks; }
+    int64_t rank_of(int64_t slot) const { return slot % ranks; }
+    int64_t own_slot(int64_t row) const { return row * ranks + own; }
+  };
+  // The row of logits_ with those of a slot.
+  struct ReadSlot {
+    int64_t slot = 0, row = 0;
+  };
+  Share share_of(const ModelOptions& options) const;
+  void load_programs(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options);
   const Range& range_for(int64_t first, int64_t last) const;
+  LogitsPlace place_of(const Range& r, int64_t slot, int64_t token) const;
   void run(const Range& r, std::span<const int32_t> tokens);
+  void take_logits(const Range& r, std::span<const LogitsPlace> places);
 
   model::ModelConfig model_;
   int64_t context_;
-  int64_t chunk_ = 1;               // tokens of a prompt that one program reads
+  int64_t slots_;
+  comm::World* world_;
+  Share share_;
+  int64_t rows_;        // slots per data-parallel rank
+  int64_t spare_rows_;  // rows after them that no slot has
+  int64_t chunk_;       // tokens of a prompt that one program reads
   std::vector<Range> steps_;        // by number of rows, ascending
-  std::vector<Range> chunks_;       // per slot
-  std::vector<int64_t> positions_;  // per slot
+  std::vector<Range> chunks_;       // per row
+  std::vector<int64_t> positions_;  // per slot, and 0 for the other rows of all ranks
   std::unique_ptr<runtime::Engine> machine_;
-  int64_t read_from_ = 0;  // the slot of the first row of logits_
+  GatheredLogits gathered_;
+  std::vector<ReadSlot> read_;  // by the last step
   std::span<const float> logits_;
 };
 

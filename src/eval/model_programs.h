@@ -62,6 +62,9 @@ std::span<T> values(runtime::Executor& e, Role role) {
   return {v.as<T>(), static_cast<size_t>(v.elements())};
 }
 
+// Returns the part of the logits that this rank computed in the program's last run.
+LogitsPart logits_part(runtime::Executor& executor, const runtime::RankPosition& position);
+
 // Throws Error for an id outside the model's vocabulary.
 void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model);
 

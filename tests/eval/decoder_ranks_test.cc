@@ -1,0 +1,186 @@
+// Texts that ranks write together, with a cache of keys and values that the layout divides, are
+// those of one rank.
+#include <array>
+#include <cmath>
+#include <deque>
+
+#include "base/error.h"
+#include "eval/batch_decoder.h"
+#include "eval/text_batch.h"
+#include "tests/checkpoint/temporary_folder.h"
+#include "tests/comm/ranks.h"
+#include "tests/eval/fresh_model.h"
+
+namespace tessera::eval {
+namespace {
+
+using testing::ranks;
+
+constexpr int64_t kContext = 40;  // more than two chunks of a prompt, and less than three
+
+config::RunConfig config_of(model::Family family) {
+  config::RunConfig c = train::tiny(family);
+  c.model.context = kContext;
+  c.model.layers = 3;
+  const model::ModelFamily& rule = model::rule_of(family);
+  if (rule.has_experts) {
+    c.model.experts = 4;
+    c.model.experts_per_token = 2;
+    c.model.expert_feed_forward = 16;
+  }
+  if (c.model.window > 0) c.model.window = 8;
+  if (c.model.latent.exists())
+    c.model.latent = {
+        .query_rank = 12, .key_value_rank = 16, .nope_width = 4, .rope_width = 4, .value_width = 6};
+  model::derive_sizes(c.model);
+  return c;
+}
+
+// The same checkpoint for all ranks, written by rank 0.
+class SharedModel {
+ public:
+  explicit SharedModel(model::Family family) {
+    std::string name;
+    if (ranks().rank() == 0) {
+      folder_.emplace();
+      name = fresh_model(folder_->path(), config_of(family)).string();
+    }
+    ranks().broadcast(name, 0);
+    path_ = name;
+  }
+  ~SharedModel() { ranks().barrier(); }
+  SharedModel(const SharedModel&) = delete;
+  SharedModel& operator=(const SharedModel&) = delete;
+  const Path& path() const { return path_; }
+
+ private:
+  std::optional<checkpoint::TemporaryFolder> folder_;
+  Path path_;
+};
+
+std::vector<int32_t> ids(int32_t seed, int64_t length) {
+  std::vector<int32_t> out;
+  for (int32_t i = 0; i < length; ++i) out.push_back((i * 7 + seed * 13 + i * i * seed) % 96);
+  return out;
+}
+
+struct Result {
+  std::vector<int32_t> tokens;
+  std::vector<double> log_probabilities;
+  Ending ending = Ending::kCancelled;
+  bool done = false;
+};
+
+// A prompt of a length, and how its text goes on.
+struct Text {
+  int64_t prompt = 1, max_tokens = 4;
+  double temperature = 0;
+  bool prompt_probabilities = false;
+};
+
+// Prompts of unequal lengths, shorter and longer than a chunk; samples; contexts that fill up.
+constexpr Text kTexts[] = {{1, 5},          {37, 3},       {17, 6, 0.8},       {2, 38}, {40, 0, 0, true},
+                           {16, 4},         {33, 7},       {20, 3, 0, true},   {3, 4, 1.2},
+                           {34, 6, 0, true}, {24, 16, 0.5}, {12, 9}};
+
+TextRequest request_of(const Text& t, int32_t number, Result& result) {
+  TextRequest r;
+  r.prompt = ids(number, t.prompt);
+  r.sampling.choice.temperature = t.temperature;
+  r.max_tokens = t.max_tokens;
+  r.seed = 3;
+  r.sequence = static_cast<uint64_t>(number);
+  r.top_probabilities = 0;
+  r.prompt_probabilities = t.prompt_probabilities;
+  r.each = [&result](const NewToken& n) {
+    result.tokens.push_back(n.token);
+    result.log_probabilities.push_back(n.log_probability);
+    return true;
+  };
+  r.end = [&result](Ending how) {
+    result.ending = how;
+    result.done = true;
+  };
+  return r;
+}
+
+// Writes the texts with as many at once as the decoder has slots; one more begins per step.
+std::deque<Result> written(SlotDecoder& decoder) {
+  std::deque<Result> results(std::size(kTexts));
+  TextBatch batch(decoder);
+  size_t begun = 0;
+  for (int step = 0; begun < results.size() || batch.active() > 0; ++step) {
+    if (begun < results.size() && batch.has_room()) {
+      batch.add(request_of(kTexts[begun], static_cast<int32_t>(begun), results[begun]));
+      ++begun;
+    }
+    batch.step();
+    CHECK(step < 1000, "the texts do not end");
+  }
+  return results;
+}
+
+void expect_same(const std::deque<Result>& found, const std::deque<Result>& expected) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    SCOPED_TRACE(::testing::Message() << "text " << i);
+    EXPECT_EQ(found[i].tokens, expected[i].tokens);
+    EXPECT_EQ(found[i].ending, expected[i].ending);
+    ASSERT_EQ(found[i].log_probabilities.size(), expected[i].log_probabilities.size());
+    for (size_t t = 0; t < expected[i].log_probabilities.size(); ++t)
+      EXPECT_NEAR(found[i].log_probabilities[t], expected[i].log_probabilities[t], 1e-4) << t;
+  }
+}
+
+struct Degrees {
+  int64_t data = 1, tensor = 1, pipeline = 1, context = 1, expert = 1, zero = 0;
+};
+constexpr Degrees kLayouts[] = {
+    // data, tensor, pipeline, context, expert, zero
+    {1, 2, 1}, {2, 1, 1},          {1, 1, 2},          {1, 1, 1, 2}, {2, 1, 1, 1, 2}, {2, 1, 1, 1, 1, 3},
+    {1, 4, 1}, {2, 2, 1},          {1, 2, 2},          {4, 1, 1},    {2, 1, 2},       {1, 1, 4},
+    {1, 2, 1, 2}, {2, 2, 1, 1, 2}, {2, 1, 2, 1, 2}, {4, 1, 1, 1, 2}, {2, 2, 1, 1, 1, 3}};
+
+compile::Layout layout_of(const Degrees& d) {
+  compile::Layout layout;
+  layout.data = d.data;
+  layout.tensor = d.tensor;
+  layout.pipeline = d.pipeline;
+  layout.context = d.context;
+  layout.expert = d.expert;
+  layout.zero = d.zero;
+  return layout;
+}
+
+class DecoderRanks : public ::testing::TestWithParam<model::Family> {};
+INSTANTIATE_TEST_SUITE_P(Families, DecoderRanks, ::testing::ValuesIn(every_decoder()),
+                         [](const auto& f) { return name_of_entry(f.param); });
+
+TEST_P(DecoderRanks, EveryLayoutWritesTheTextsOfOneRank) {
+  const SharedModel model(GetParam());
+  checkpoint::CheckpointReader reader(model.path());
+  BatchDecoder single(reader, {}, {.slots = 5});
+  const std::deque<Result> expected = written(single);
+  EXPECT_EQ(expected[3].tokens.size(), 38u);
+  const bool has_experts = model::rule_of(GetParam()).has_experts;
+  int layouts = 0;
+  for (const Degrees& d : kLayouts) {
+    const compile::Layout layout = layout_of(d);
+    if (compile::mesh_of(layout).ranks() != ranks().size() || (d.expert > 1 && !has_experts))
+      continue;
+    ++layouts;
+    SCOPED_TRACE(::testing::Message()
+                 << "data " << d.data << ", tensor " << d.tensor << ", pipeline " << d.pipeline
+                 << ", context " << d.context << ", expert " << d.expert << ", zero " << d.zero);
+    // More slots than data ranks, and slots that these do not divide; more slots than texts.
+    for (const int64_t slots : {1, 5, 19}) {
+      SCOPED_TRACE(::testing::Message() << slots << " slots");
+      BatchDecoder decoder(reader, {.world = &ranks(), .layout = layout}, {.slots = slots});
+      EXPECT_EQ(decoder.slots(), slots);
+      expect_same(written(decoder), expected);
+    }
+  }
+  EXPECT_GE(layouts, 5);
+}
+
+}  // namespace
+}  // namespace tessera::eval
