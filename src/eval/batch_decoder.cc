@@ -28,11 +28,33 @@ constexpr int64_t kGpuChunk = 128;
 // Fewer tokens than this are read one by one, which costs less than a padded chunk.
 constexpr int64_t kWorthAChunk = 3;
 
+// Returns the number of positions per slot. Throws Error if the model has an encoder, or if the
+// options are out of range.
+int64_t context_in_slots(const model::ModelConfig& model, const SlotOptions& o) {
+  if (model.encoder_layers > 0)
+    throw Error(
+        "the model has an encoder; texts can be decoded in batches, or on several ranks, only by a "
+        "decoder-only model. Use `tessera generate --prompt` on one rank for this one.");
+  constexpr int64_t kMostSlots = 256;
+  if (o.slots < 1 || o.slots > kMostSlots)
+    throw Error("{} slots, expected 1 to {}.", o.slots, kMostSlots);
+  const int64_t most = within_first_context(model).context;
+  if (o.context < 0 || o.context > most)
+    throw Error("a context of {} per slot, expected 1 to {}, the model's context (0: the largest).",
+                o.context, most);
+  return o.context > 0 ? o.context : most;
+}
+
 }  // namespace
+
+int64_t context_for(const checkpoint::CheckpointReader& checkpoint, int64_t tokens) {
+  return std::min(tokens, within_first_context(model_of(checkpoint)).context);
+}
 
 BatchDecoder::BatchDecoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options,
                            const SlotOptions& slots)
     : model_(within_first_context(model_of(checkpoint))),
+      adapters_(adapters_of(checkpoint, model_)),
       context_(context_in_slots(model_, slots)),
       slots_(slots.slots),
       world_(options.world),
@@ -89,6 +111,10 @@ void BatchDecoder::load_programs(checkpoint::CheckpointReader& checkpoint,
   machine_ = load(checkpoint, std::move(programs), std::move(kernels), world_);
 }
 
+bool BatchDecoder::replace_adapters(checkpoint::CheckpointReader& checkpoint) {
+  return eval::replace_adapters(checkpoint, model_, adapters_, *machine_);
+}
+
 void BatchDecoder::rewind(int64_t slot, int64_t tokens) {
   CHECK(tokens >= 0 && tokens <= position(slot), "{} tokens of a text of {}", tokens,
         position(slot));
@@ -136,8 +162,7 @@ void BatchDecoder::take_logits(const Range& r, std::span<const LogitsPlace> plac
 void BatchDecoder::step(std::span<const SlotToken> rows) {
   CHECK(!rows.empty() && group_of(rows.front().slot) == group_of(rows.back().slot),
         "a step of {} rows", rows.size());
-  const Range& range =
-      range_for(share_.row_of(rows.front().slot), share_.row_of(rows.back().slot));
+  const Range& range = range_for(share_.row_of(rows.front().slot), share_.row_of(rows.back().slot));
   std::vector<int32_t> tokens(static_cast<size_t>(range.rows));
   std::vector<LogitsPlace> places;
   read_.clear();

@@ -14,27 +14,65 @@
 
 #include "eval/gathered_logits.h"
 #include "eval/language_model.h"
-#include "eval/slot_decoder.h"
 
 namespace tessera::eval {
 
-// With model.world set, all functions that read tokens are collective: all ranks read the same
-// tokens in the same order, and get the same logits.
-class BatchDecoder final : public SlotDecoder {
+struct SlotOptions {
+  int64_t slots = 8;    // texts at once
+  int64_t context = 0;  // positions per slot; 0: the model's context
+};
+
+// Returns the context of slots for texts of at most that number of tokens: not more than the
+// model's.
+int64_t context_for(const checkpoint::CheckpointReader& checkpoint, int64_t tokens);
+
+// A token of the text in a slot.
+struct SlotToken {
+  int64_t slot = 0;
+  int32_t token = 0;
+};
+
+// The tokens of a prompt whose logits are needed: the last one that is read, or each.
+enum class LogitsOf : uint8_t { kLast, kEach };
+
+struct PromptRead {
+  int64_t tokens = 0;             // n, the number that was read
+  std::span<const float> logits;  // kEach: [n, V]; kLast: those of the last token are at the end
+};
+
+// A text has one slot; texts begin and end independently of each other. With model.world set, all
+// functions that read tokens are collective: all ranks read the same tokens in the same order, and
+// get the same logits.
+class BatchDecoder {
  public:
   // Throws Error if the model has an encoder, or if the options are out of range.
   BatchDecoder(checkpoint::CheckpointReader& checkpoint, const ModelOptions& model,
                const SlotOptions& options);
 
-  int64_t slots() const override { return slots_; }
-  int64_t context() const override { return context_; }
-  int64_t vocabulary() const override { return model_.padded_vocabulary(); }
-  int64_t position(int64_t slot) const override { return positions_[static_cast<size_t>(slot)]; }
-  void rewind(int64_t slot, int64_t tokens) override;
-  int64_t group_of(int64_t slot) const override;
-  void step(std::span<const SlotToken> rows) override;
-  std::span<const float> logits(int64_t slot) const override;
-  PromptRead read(int64_t slot, std::span<const int32_t> tokens, LogitsOf which) override;
+  // As in ScoreModel. A new text must begin in every slot after it (rewind).
+  bool replace_adapters(checkpoint::CheckpointReader& checkpoint);
+
+  int64_t slots() const { return slots_; }
+  int64_t context() const { return context_; }
+  int64_t vocabulary() const { return model_.padded_vocabulary(); }  // V
+  // Returns the number of tokens that the slot's text has.
+  int64_t position(int64_t slot) const { return positions_[static_cast<size_t>(slot)]; }
+  // Keeps only the first `tokens` tokens of a slot's text. REQUIRES: it has at least that number.
+  void rewind(int64_t slot, int64_t tokens);
+
+  // One step can read texts whose slots are in the same group. Slots are grouped by number.
+  int64_t group_of(int64_t slot) const;
+  // Appends one token to each text, in ascending order of the slots, which are of one group and
+  // not full. Throws Error for ids outside the vocabulary.
+  void step(std::span<const SlotToken> rows);
+  // Returns the logits [V] of the next token in a slot that the last step() read, valid until the
+  // next call of step() or read().
+  std::span<const float> logits(int64_t slot) const;
+
+  // Appends the first tokens of `tokens` to a slot's text, at least one. The decoder chooses how
+  // many. The logits are valid until the next call. REQUIRES: tokens is not empty and fits in the
+  // slot.
+  PromptRead read(int64_t slot, std::span<const int32_t> tokens, LogitsOf which);
 
   // Return the bytes on this rank: of the arena that weights, cache and activations share, and of
   // the first two.
@@ -67,13 +105,13 @@ class BatchDecoder final : public SlotDecoder {
   void take_logits(const Range& r, std::span<const LogitsPlace> places);
 
   model::ModelConfig model_;
-  int64_t context_;
-  int64_t slots_;
+  compile::AdapterPolicy adapters_;
+  int64_t context_, slots_;
   comm::World* world_;
   Share share_;
-  int64_t rows_;        // slots per data-parallel rank
-  int64_t spare_rows_;  // rows after them that no slot has
-  int64_t chunk_;       // tokens of a prompt that one program reads
+  int64_t rows_;                    // slots per data-parallel rank
+  int64_t spare_rows_;              // rows after them that no slot has
+  int64_t chunk_;                   // tokens of a prompt that one program reads
   std::vector<Range> steps_;        // by number of rows, ascending
   std::vector<Range> chunks_;       // per row
   std::vector<int64_t> positions_;  // per slot, and 0 for the other rows of all ranks

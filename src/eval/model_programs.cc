@@ -160,19 +160,4 @@ model::ModelConfig within_first_context(model::ModelConfig model) {
   return model;
 }
 
-int64_t context_in_slots(const model::ModelConfig& model, const SlotOptions& o) {
-  if (model.encoder_layers > 0)
-    throw Error(
-        "the model has an encoder; texts can be decoded in batches, or on several ranks, only by a "
-        "decoder-only model. Use `tessera generate --prompt` on one rank for this one.");
-  constexpr int64_t kMostSlots = 256;
-  if (o.slots < 1 || o.slots > kMostSlots)
-    throw Error("{} slots, expected 1 to {}.", o.slots, kMostSlots);
-  const int64_t most = within_first_context(model).context;
-  if (o.context < 0 || o.context > most)
-    throw Error("a context of {} per slot, expected 1 to {}, the model's context (0: the largest).",
-                o.context, most);
-  return o.context > 0 ? o.context : most;
-}
-
 }  // namespace tessera::eval

@@ -9,7 +9,6 @@
 #include "checkpoint/checkpoint.h"
 #include "compile/request.h"
 #include "eval/language_model.h"
-#include "eval/slot_decoder.h"
 #include "runtime/engine.h"
 
 namespace tessera::eval {
@@ -71,9 +70,5 @@ void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model)
 // Returns the model with the context that a cache can hold: longrope's frequencies change with the
 // length, which a cache cannot follow, since its keys are turned.
 model::ModelConfig within_first_context(model::ModelConfig model);
-
-// Returns the number of positions per slot. Throws Error if the model has an encoder, or if the
-// options are out of range.
-int64_t context_in_slots(const model::ModelConfig& model, const SlotOptions& options);
 
 }  // namespace tessera::eval
