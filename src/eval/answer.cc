@@ -190,14 +190,23 @@ void write_in_slots(BatchDecoder& decoder, const Writing& w,
   }
 }
 
+// Returns the slots for texts of at most `context` tokens: on each data-parallel rank those of a
+// number of positions, which bounds the memory of the cache, but at least one.
+SlotOptions slots_for(const compile::Layout& layout, int64_t texts, int64_t context) {
+  constexpr int64_t kPositions = 2048, kMostTexts = 256;
+  const int64_t data = layout.data * layout.context;  // no row of a cache is divided
+  const int64_t slots = std::max<int64_t>(1, kPositions / context) * data;
+  return {.slots = std::clamp<int64_t>(texts, 1, std::min(slots, kMostTexts)), .context = context};
+}
+
 // Generates with a decoder-only model that ranks hold together.
 Written write_on_ranks(checkpoint::CheckpointReader& checkpoint, const AdapterList& adapters,
                        const Writing& w, const ModelOptions& options) {
-  constexpr int64_t kTextsAtOnce = 16;
   int64_t longest = 0;
   for (const std::vector<int32_t>& ids : w.read) longest = std::max(longest, std::ssize(ids));
-  const SlotOptions slots = {.slots = std::clamp<int64_t>(std::ssize(w.read), 1, kTextsAtOnce),
-                             .context = context_for(checkpoint, longest + w.spec.max_tokens)};
+  const SlotOptions slots =
+      slots_for(options.layout, std::ssize(w.read),
+                context_for(checkpoint, std::max<int64_t>(1, longest + w.spec.max_tokens)));
   Written out(adapters.size(), std::vector<std::vector<int32_t>>(w.read.size()));
   AdaptedModel<BatchDecoder> model;
   for (size_t a = 0; a < adapters.size(); ++a)
@@ -310,6 +319,14 @@ ScoresOfAdapters write_answers(checkpoint::CheckpointReader& checkpoint,
   for (const std::vector<std::vector<int32_t>>& ids : all)
     out.push_back(scores_of_texts(tokenizer, spec, examples, ids));
   return out;
+}
+
+int64_t answer_bytes(const model::ModelConfig& model, const ModelOptions& options) {
+  if (model.encoder_layers > 0) return 0;
+  if (options.world == nullptr) return decoder_bytes(model, options, {.slots = 1});
+  constexpr int64_t kManyTexts = 1 << 20;
+  return decoder_bytes(model, options,
+                       slots_for(options.layout, kManyTexts, within_first_context(model).context));
 }
 
 }  // namespace tessera::eval

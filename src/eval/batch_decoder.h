@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "eval/decode_programs.h"
 #include "eval/gathered_logits.h"
 #include "eval/language_model.h"
 
@@ -25,6 +26,10 @@ struct SlotOptions {
 // Returns the context of slots for texts of at most that number of tokens: not more than the
 // model's.
 int64_t context_for(const checkpoint::CheckpointReader& checkpoint, int64_t tokens);
+
+// Returns the bytes of memory that a BatchDecoder of these sizes needs on this rank.
+int64_t decoder_bytes(const model::ModelConfig& model, const ModelOptions& options,
+                      const SlotOptions& slots);
 
 // A token of the text in a slot.
 struct SlotToken {
@@ -53,7 +58,7 @@ class BatchDecoder {
   bool replace_adapters(checkpoint::CheckpointReader& checkpoint);
 
   int64_t slots() const { return slots_; }
-  int64_t context() const { return context_; }
+  int64_t context() const { return cache_.context; }
   int64_t vocabulary() const { return model_.padded_vocabulary(); }  // V
   // Returns the number of tokens that the slot's text has.
   int64_t position(int64_t slot) const { return positions_[static_cast<size_t>(slot)]; }
@@ -81,39 +86,20 @@ class BatchDecoder {
   int64_t weight_bytes() const;
 
  private:
-  // Reads `tokens` tokens of each of the rows first … first + rows - 1 of this rank's cache.
-  struct Range {
-    int64_t first = 0, rows = 0, tokens = 1;
-    size_t program = 0;
-  };
-  // Data-parallel ranks have the slots in turn: the rows of rank r of n are slots r, r + n, ….
-  struct Share {
-    int64_t ranks = 1, own = 0;
-    int64_t row_of(int64_t slot) const { return slot / ranks; }
-    int64_t rank_of(int64_t slot) const { return slot % ranks; }
-    int64_t own_slot(int64_t row) const { return row * ranks + own; }
-  };
   // The row of logits_ with those of a slot.
   struct ReadSlot {
     int64_t slot = 0, row = 0;
   };
-  Share share_of(const ModelOptions& options) const;
-  void load_programs(checkpoint::CheckpointReader& checkpoint, const ModelOptions& options);
-  const Range& range_for(int64_t first, int64_t last) const;
-  LogitsPlace place_of(const Range& r, int64_t slot, int64_t token) const;
-  void run(const Range& r, std::span<const int32_t> tokens);
-  void take_logits(const Range& r, std::span<const LogitsPlace> places);
+  LogitsPlace place_of(const DecodeRange& r, int64_t slot, int64_t token) const;
+  void run(const DecodeRange& r, std::span<const int32_t> tokens);
+  void take_logits(const DecodeRange& r, std::span<const LogitsPlace> places);
 
   model::ModelConfig model_;
   compile::AdapterPolicy adapters_;
-  int64_t context_, slots_;
+  CacheRows cache_;
+  int64_t slots_;
   comm::World* world_;
-  Share share_;
-  int64_t rows_;                    // slots per data-parallel rank
-  int64_t spare_rows_;              // rows after them that no slot has
-  int64_t chunk_;                   // tokens of a prompt that one program reads
-  std::vector<Range> steps_;        // by number of rows, ascending
-  std::vector<Range> chunks_;       // per row
+  DecodeRanges ranges_;
   std::vector<int64_t> positions_;  // per slot, and 0 for the other rows of all ranks
   std::unique_ptr<runtime::Engine> machine_;
   GatheredLogits gathered_;

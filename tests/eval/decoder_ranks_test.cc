@@ -256,8 +256,11 @@ TEST(DecoderMemory, RanksDivideTheCache) {
   const auto bytes = [&](int64_t compile::Layout::*degree) {
     compile::Layout layout;
     layout.*degree = ranks().size();
-    const BatchDecoder decoder(reader, {.world = &ranks(), .layout = layout}, {.slots = 6});
+    const ModelOptions where = {.world = &ranks(), .layout = layout};
+    const BatchDecoder decoder(reader, where, {.slots = 6});
     EXPECT_LT(decoder.cache_bytes() + decoder.weight_bytes(), decoder.memory_bytes());
+    EXPECT_EQ(decoder.memory_bytes(),
+              decoder_bytes(config_of(model::Family::kLlama).model, where, {.slots = 6}));
     return total(decoder.cache_bytes());
   };
   // Heads, of which ranks beyond their number have copies.
