@@ -1,5 +1,5 @@
-// A program per number of rows and position in the cache: those of one number of rows differ only in
-// the offset of the cache.
+// A program per number of rows and position in the cache: those of one number of rows differ only
+// in the offset of the cache.
 #include "eval/decode_programs.h"
 
 #include <algorithm>
