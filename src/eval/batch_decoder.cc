@@ -38,13 +38,6 @@ int64_t context_in_slots(const model::ModelConfig& model, const SlotOptions& o) 
   return o.context > 0 ? o.context : most;
 }
 
-compile::CompileRequest decode_request(const model::ModelConfig& model, const ModelOptions& options,
-                                       const CacheRows& cache, int64_t rows, int64_t tokens) {
-  compile::CompileRequest r = request(model, compile::ProgramKind::kDecode, rows, tokens, options);
-  r.cache_tokens = cache.context;
-  return r;
-}
-
 }  // namespace
 
 int64_t context_for(const checkpoint::CheckpointReader& checkpoint, int64_t tokens) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "compile/compile.h"
 #include "eval/model_programs.h"
 #include "eval/shared_cache.h"
 
@@ -17,25 +18,40 @@ constexpr int64_t kGroup = 16;
 // A GPU reads weights faster than it starts kernels, so its chunks are longer.
 constexpr int64_t kGpuChunk = 128;
 
-SlotShare share_of(const model::ModelConfig& model, const ModelOptions& options) {
+SlotShare share_of(const model::ModelConfig& model, const compile::Layout& layout,
+                   const ModelOptions& options) {
   if (options.world == nullptr) return {};
-  const compile::Layout layout =
-      request(model, compile::ProgramKind::kDecode, 1, 1, options).layout;
   const Mesh mesh = compile::mesh_of(layout, compile::head_copies(model, layout));
   return {group_size(mesh, data_ranks()),
           group_index(mesh, data_ranks(), coordinates_of(mesh, options.world->rank()))};
+}
+
+// Returns the layers of each stage by the costs of a step, of which there are more than chunks.
+std::vector<int64_t> stages_of(const compile::CompileRequest& step) {
+  if (step.layout.pipeline == 1) return {};
+  return compile::compile_through("assign_stages", step, {}).share.layers;
 }
 
 }  // namespace
 
 CacheRows cache_rows(const model::ModelConfig& model, const ModelOptions& options, int64_t slots,
                      int64_t context) {
-  const SlotShare share = share_of(model, options);
+  const compile::CompileRequest step = request(model, compile::ProgramKind::kDecode, 1, 1, options);
+  const SlotShare share = share_of(model, step.layout, options);
   return {.share = share,
           .rows = (slots + share.ranks - 1) / share.ranks,
           .spare = share.ranks > 1 ? 1 : 0,
           .context = context,
-          .chunk = std::min(options.gpu ? kGpuChunk : kGroup, context)};
+          .chunk = std::min(options.gpu ? kGpuChunk : kGroup, context),
+          .stages = stages_of(step)};
+}
+
+compile::CompileRequest decode_request(const model::ModelConfig& model, const ModelOptions& options,
+                                       const CacheRows& cache, int64_t rows, int64_t tokens) {
+  compile::CompileRequest r = request(model, compile::ProgramKind::kDecode, rows, tokens, options);
+  r.cache_tokens = cache.context;
+  r.layout.stages = cache.stages;
+  return r;
 }
 
 int64_t group_of_row(int64_t row) { return row / kGroup; }

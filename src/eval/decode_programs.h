@@ -28,11 +28,18 @@ struct CacheRows {
   int64_t spare = 0;    // rows after them that no slot has
   int64_t context = 1;  // positions per row
   int64_t chunk = 1;    // tokens of a prompt that one program reads
+  // The layers of each pipeline stage; none: there is one stage. All programs have the same, though
+  // their layers may differ in cost.
+  std::vector<int64_t> stages = {};
   int64_t all() const { return rows + spare; }
 };
 // Throws Error if options.layout is not one of options.world.
 CacheRows cache_rows(const model::ModelConfig& model, const ModelOptions& options, int64_t slots,
                      int64_t context);
+
+// Returns the request of a program that reads `tokens` tokens of each of `rows` rows.
+compile::CompileRequest decode_request(const model::ModelConfig& model, const ModelOptions& options,
+                                       const CacheRows& cache, int64_t rows, int64_t tokens);
 
 // Programs read rows of one group only.
 int64_t group_of_row(int64_t row);

@@ -46,11 +46,12 @@ config::RunConfig config_of(model::Family family) {
 // The same checkpoint for all ranks, written by rank 0.
 class SharedModel {
  public:
-  explicit SharedModel(model::Family family) {
+  explicit SharedModel(model::Family family) : SharedModel(config_of(family)) {}
+  explicit SharedModel(const config::RunConfig& config) {
     std::string name;
     if (ranks().rank() == 0) {
       folder_.emplace();
-      name = fresh_model(folder_->path(), config_of(family)).string();
+      name = fresh_model(folder_->path(), config).string();
     }
     ranks().broadcast(name, 0);
     path_ = name;
@@ -268,6 +269,29 @@ TEST(DecoderMemory, RanksDivideTheCache) {
   EXPECT_EQ(bytes(&compile::Layout::pipeline), whole);
   // Rows of slots, and a spare one on each rank.
   EXPECT_EQ(bytes(&compile::Layout::data), whole * n * (std::ceil(6 / n) + 1) / 6);
+}
+
+// The costs of layers, by which they are divided into stages, depend on the number of tokens. All
+// programs have the layers of the same stages.
+TEST(DecoderStages, LayersOfUnequalCost) {
+  for (int64_t window_layer = 0; window_layer < 3; ++window_layer)
+    for (const int64_t experts : {4, 16}) {
+      config::RunConfig c = config_of(model::Family::kQwen3Moe);
+      c.model.experts = experts;
+      c.model.expert_feed_forward = 24;
+      c.model.window = 4;
+      c.model.window_layers = {window_layer};
+      c.model.dense_layers = {2};
+      c.model.tied_embeddings = true;
+      model::derive_sizes(c.model);
+      const SharedModel model(c);
+      checkpoint::CheckpointReader reader(model.path());
+      BatchDecoder single(reader, {}, {.slots = 5});
+      compile::Layout layout;
+      layout.pipeline = ranks().size();
+      BatchDecoder decoder(reader, {.world = &ranks(), .layout = layout}, {.slots = 5});
+      expect_near(written(decoder), written(single), kRounding);
+    }
 }
 
 TEST(DecoderErrors, RejectsALayoutOfOtherRanks) {
