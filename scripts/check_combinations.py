@@ -21,7 +21,8 @@ each configuration:
     resume       in another layout from train's checkpoint: the losses are train's
     eval         the loss on the validation set is the one that train logged; on the layout of the run,
                  this loss and the log-likelihoods of a task are those of one rank
-    generate     exit code 0, and the same text twice, and on the layout of the run
+    generate     exit code 0, and the same text twice; on the layout of the run the same text, and the same
+                 samples of prompts of unequal lengths with their log-probabilities
     export       to Hugging Face and back: the same text (adapters are merged before); rejected for
                  layers of several kinds, mup, and in most families multi-token prediction
 
@@ -577,6 +578,30 @@ def text_of(case, checkpoint, *more, ranks=1):
                          "--max-tokens", 6, "--ignore-end", *more, ranks=ranks)
 
 
+# Shorter and longer than the pieces in which prompts are read. None fills the context with the new tokens.
+PROMPTS = ["a", "aeiounrstlmmltsrnuoiea", "ae ou in"]
+
+
+def samples_of(case, *more, ranks=1):
+    """The JSON lines of two samples of each prompt, of more texts than there are slots."""
+    done = case.say("generate", "run", "--prompts", "../prompts.jsonl", "--samples", 2, "--batch", 4, "--temperature",
+                    0.8, "--seed", 5, "--max-tokens", 7, "--stop", "ou", "--log-probabilities", 0, *more, ranks=ranks)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check_samples(case):
+    expected = samples_of(case)
+    found = samples_of(case, "--layout", "run", ranks=case.ranks)
+    if len(found) != len(expected) or len(found) != 2 * len(PROMPTS):
+        raise Broken(f"generate writes {len(found)} texts on the layout of the run, {len(expected)} on one rank")
+    for of_ranks, alone in zip(found, expected):
+        tokens = of_ranks.pop("log_probabilities"), alone.pop("log_probabilities")
+        if of_ranks != alone:
+            raise Broken(f"generate gives {of_ranks} on the layout of the run, {alone} on one rank")
+        for a, b in zip(*tokens):
+            case.check_near("a log-probability of generate", a["log_probability"], b["log_probability"], 1e-4, size=1)
+
+
 def generate(case):
     case.text = text_of(case, "run")
     if text_of(case, "run") != case.text:
@@ -586,6 +611,7 @@ def generate(case):
     divided = text_of(case, "run", "--layout", "run", ranks=case.ranks)
     if divided != case.text:
         raise Broken(f"generate gives {divided} on the layout of the run, {case.text} on one rank")
+    check_samples(case)
 
 
 WITH_EXPERTS = ("mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss")
@@ -817,6 +843,7 @@ class Place:
                                   ("few", "few", "none")):
             run_tessera(tessera, "data", "build", "--tokenizer", pieces, "--split", how, "--out",
                         work / name, work / f"{source}.txt")
+        (work / "prompts.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in PROMPTS))
         asked = texts.examples()
         (work / "asked.jsonl").write_text("\n".join(asked))
         (work / "task.yaml").write_text(TASK)

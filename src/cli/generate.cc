@@ -26,7 +26,6 @@
 #include "cli/sampling_options.h"
 #include "cli/verbs.h"
 #include "eval/batch_decoder.h"
-#include "eval/divided_decoder.h"
 #include "eval/generate.h"
 #include "eval/text_batch.h"
 #include "eval/text_rules.h"
@@ -160,15 +159,15 @@ void finish(Output& o, const Settings& s, bool several) {
   std::fflush(stdout);
 }
 
-// A step with a cache reads all weights once; `weight_bytes` is 0 without one.
+// A step reads all weights of a rank, `weight_bytes`, once.
 void print_speed(const eval::BatchCounts& c, size_t texts, double seconds, int64_t weight_bytes) {
   std::string line = fmt::format(
       "{} texts: {} tokens of prompts, {} new ones in {} steps and {:.2f} s: {:.1f} tokens/s",
       texts, c.prompt_tokens, c.output_tokens, c.steps, seconds,
       static_cast<double>(c.output_tokens) / seconds);
   const double read = static_cast<double>(c.steps) * static_cast<double>(weight_bytes);
-  if (read > 0) line += "; weights read at " + rate_text(read / seconds, "B/s");
-  print_to(stderr, line + "\n");
+  line += "; weights read at " + rate_text(read / seconds, "B/s") + " per rank\n";
+  print_to(stderr, line);
 }
 
 // The texts to write: `samples` of each prompt.
@@ -188,8 +187,8 @@ std::deque<Output> outputs_of(const data::Tokenizer& tokenizer, const Settings& 
 }
 
 // Writes all texts, one per slot of the decoder at a time, and prints them in order.
-void write_texts(eval::SlotDecoder& decoder, std::deque<Output>& outputs, const Settings& s,
-                 bool several, int64_t weight_bytes) {
+void write_texts(eval::BatchDecoder& decoder, std::deque<Output>& outputs, const Settings& s,
+                 bool several) {
   // Before anything is printed.
   for (Output& o : outputs) eval::validate(request_of(o, s), decoder);
   eval::TextBatch batch(decoder, s.rules.vocabulary);
@@ -204,19 +203,15 @@ void write_texts(eval::SlotDecoder& decoder, std::deque<Output>& outputs, const 
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (several && s.prints)
-    print_speed(batch.counts(), outputs.size(), seconds.count(), weight_bytes);
+    print_speed(batch.counts(), outputs.size(), seconds.count(), decoder.weight_bytes());
 }
 
-// Ranks compute whole rows, so these are no longer than the longest text.
-void write_divided(checkpoint::CheckpointReader& reader, const eval::ModelOptions& where,
-                   int64_t slots, std::deque<Output>& outputs, const Settings& s, bool several) {
-  const int64_t context = eval::model_of(reader).context;
+// Returns the number of tokens that the longest text may have.
+int64_t longest_of(const std::deque<Output>& outputs, const Settings& s, int64_t context) {
   int64_t longest = 1;
   for (const Output& o : outputs)
     longest = std::max(longest, std::ssize(o.ids) + std::min(s.max_tokens, context));
-  eval::DividedDecoder decoder(reader, where,
-                               {.slots = slots, .context = eval::divided_context(reader, longest)});
-  write_texts(decoder, outputs, s, several, 0);
+  return longest;
 }
 
 // A model with an encoder reads the prompt with it, and its decoder begins with padding.
@@ -327,9 +322,10 @@ void generate(GenerateCommand& c, comm::World& world, eval::ModelOptions where) 
     return answer(reader, *tokenizer, s, prompts[0], where);
   }
   std::deque<Output> outputs = outputs_of(*tokenizer, s, prompts);
-  if (where.world != nullptr) return write_divided(reader, where, slots, outputs, s, several);
-  eval::BatchDecoder decoder(reader, where, {.slots = slots});
-  write_texts(decoder, outputs, s, several, decoder.weight_bytes());
+  const int64_t longest = longest_of(outputs, s, eval::model_of(reader).context);
+  eval::BatchDecoder decoder(reader, where,
+                             {.slots = slots, .context = eval::context_for(reader, longest)});
+  write_texts(decoder, outputs, s, several);
 }
 
 }  // namespace

@@ -63,12 +63,18 @@ train::TaskEvaluation task_evaluation(const config::RunConfig& config, comm::Wor
   const config::EvaluationSection& e = config.evaluation;
   train::TaskEvaluation out;
   if (e.tasks.empty()) return out;
-  out.bytes = [&of_run](const config::RunConfig& c) {
-    return eval::likelihood_bytes(c.model, options_of(c, of_run));
-  };
   for (const std::string& file : e.tasks) require_task("evaluation.tasks", file);
   std::vector<eval::Task> tasks = eval::read_tasks({e.tasks, e.data, -1, e.limit});
-  for (const eval::Task& t : tasks) out.names.push_back(t.name);
+  bool writes = false;
+  for (const eval::Task& t : tasks) {
+    out.names.push_back(t.name);
+    writes = writes || t.spec.kind == eval::TaskKind::kExactMatch;
+  }
+  out.bytes = [&of_run, writes](const config::RunConfig& c) {
+    const eval::ModelOptions where = options_of(c, of_run);
+    const int64_t answers = writes ? eval::answer_bytes(c.model, where) : 0;
+    return std::max(answers, eval::likelihood_bytes(c.model, where));
+  };
   out.run = [tasks = std::move(tasks)](const Path& checkpoint, const config::RunConfig& c,
                                        comm::World& world) {
     std::optional<checkpoint::CheckpointReader> reader;

@@ -30,8 +30,11 @@ Context checked(const CompileRequest& asked, const Target& target) {
   CHECK(!r.reuse_encoder_output || (r.kind == ProgramKind::kDecode && r.model.encoder_layers > 0),
         "only a decoder that follows an encoder can be compiled without it");
   Context c = context_of(r, target);
-  CHECK(r.kind != ProgramKind::kDecode || mesh_of(r.layout).ranks() == 1,
-        "a cache of keys and values is on one rank");
+  CHECK(r.kind != ProgramKind::kDecode || r.layout.context == 1,
+        "ranks cannot divide the positions of a cache of keys and values");
+  CHECK(r.kind != ProgramKind::kDecode || r.model.encoder_layers == 0 ||
+            mesh_of(r.layout).ranks() == 1,
+        "a decoder that follows an encoder is on one rank");
   return c;
 }
 

@@ -11,9 +11,12 @@
 
 #include "base/error.h"
 #include "eval/adapted_model.h"
+#include "eval/batch_decoder.h"
 #include "eval/generate.h"
 #include "eval/likelihood.h"
+#include "eval/model_programs.h"
 #include "eval/task.h"
+#include "eval/text_batch.h"
 #include "eval/text_rules.h"
 
 namespace tessera::eval {
@@ -156,8 +159,66 @@ std::vector<int32_t> most_probable(const LogitsPart& part, std::span<const int64
   return out;
 }
 
-// Generates on ranks that hold the model together. There is no cache: each token computes its row
-// again, so this is slower by about the length of the text.
+// Returns the request of a text, whose tokens are added to `out`.
+TextRequest request_of(const Writing& w, size_t i, std::vector<int32_t>& out, bool& failed) {
+  TextRequest r;
+  r.prompt = w.read[i];
+  r.sampling.choice.temperature = 0;
+  r.max_tokens = w.spec.max_tokens;
+  r.stops = w.rules.stops;
+  r.each = [&w, &out](const NewToken& t) {
+    out.push_back(t.token);
+    return !w.enough(out);
+  };
+  r.end = [&failed](Ending how) { failed = failed || how == Ending::kError; };
+  return r;
+}
+
+// Generates the texts of a decoder-only model, as many at once as there are slots.
+void write_in_slots(BatchDecoder& decoder, const Writing& w,
+                    std::vector<std::vector<int32_t>>& out) {
+  TextBatch batch(decoder, w.rules.vocabulary);
+  bool failed = false;
+  for (size_t begun = 0; begun < w.read.size() || batch.active() > 0;) {
+    for (; begun < w.read.size() && batch.has_room(); ++begun) {
+      TextRequest r = request_of(w, begun, out[begun], failed);
+      validate(r, decoder);
+      batch.add(std::move(r));
+    }
+    batch.step();
+    if (failed) throw NumericError("a logit is not finite. Evaluate in fp32.");
+  }
+}
+
+// Returns the slots for texts of at most `context` tokens: on each data-parallel rank those of a
+// number of positions, which bounds the memory of the cache, but at least one.
+SlotOptions slots_for(const compile::Layout& layout, int64_t texts, int64_t context) {
+  constexpr int64_t kPositions = 2048, kMostTexts = 256;
+  const int64_t data = layout.data * layout.context;  // no row of a cache is divided
+  const int64_t slots = std::max<int64_t>(1, kPositions / context) * data;
+  return {.slots = std::clamp<int64_t>(texts, 1, std::min(slots, kMostTexts)), .context = context};
+}
+
+// Generates with a decoder-only model that ranks hold together.
+Written write_on_ranks(checkpoint::CheckpointReader& checkpoint, const AdapterList& adapters,
+                       const Writing& w, const ModelOptions& options) {
+  int64_t longest = 0;
+  for (const std::vector<int32_t>& ids : w.read) longest = std::max(longest, std::ssize(ids));
+  const SlotOptions slots =
+      slots_for(options.layout, std::ssize(w.read),
+                context_for(checkpoint, std::max<int64_t>(1, longest + w.spec.max_tokens)));
+  Written out(adapters.size(), std::vector<std::vector<int32_t>>(w.read.size()));
+  AdaptedModel<BatchDecoder> model;
+  for (size_t a = 0; a < adapters.size(); ++a)
+    write_in_slots(
+        model.with(checkpoint, adapters[a],
+                   [&] { return std::make_unique<BatchDecoder>(checkpoint, options, slots); }),
+        w, out[a]);
+  return out;
+}
+
+// Generates with an encoder-decoder model on ranks that hold the model together. There is no cache:
+// each token computes its row again, so this is slower by about the length of the text.
 void write_batch(LogitsModel& model, int64_t length, int64_t source_length, const Writing& w,
                  std::span<const size_t> which, comm::World& world,
                  std::vector<std::vector<int32_t>>& out) {
@@ -192,8 +253,8 @@ void write_batch(LogitsModel& model, int64_t length, int64_t source_length, cons
   }
 }
 
-Written write_divided(checkpoint::CheckpointReader& checkpoint, const AdapterList& adapters,
-                      const Writing& w, const ModelOptions& options) {
+Written write_with_encoder(checkpoint::CheckpointReader& checkpoint, const AdapterList& adapters,
+                           const Writing& w, const ModelOptions& options) {
   Written out(adapters.size(), std::vector<std::vector<int32_t>>(w.read.size()));
   w.for_each_length([&](std::span<const size_t> which, int64_t source) {
     int64_t longest = 0;
@@ -237,7 +298,7 @@ ScoresOfAdapters write_answers(checkpoint::CheckpointReader& checkpoint,
                                const TaskSpec& spec, std::span<const Example> examples,
                                const ModelOptions& options) {
   const SpecialTokenRules rules = text_rules(checkpoint, tokenizer);
-  const int64_t context = model_of(checkpoint).context;
+  const int64_t context = within_first_context(model_of(checkpoint)).context;
   if (spec.max_tokens >= context)
     throw Error(
         "max_tokens = {} of the task leaves no room for the question in the model's context of {}. "
@@ -250,12 +311,22 @@ ScoresOfAdapters write_answers(checkpoint::CheckpointReader& checkpoint,
   for (const Example& e : examples)
     w.read.push_back(
         read_of(e, rules, tokenizer, rules.has_encoder ? context : context - spec.max_tokens));
-  const Written all = options.world != nullptr ? write_divided(checkpoint, adapters, w, options)
-                                               : write_with_cache(checkpoint, adapters, w, options);
+  const auto write = options.world == nullptr ? write_with_cache
+                     : rules.has_encoder      ? write_with_encoder
+                                              : write_on_ranks;
+  const Written all = write(checkpoint, adapters, w, options);
   ScoresOfAdapters out;
   for (const std::vector<std::vector<int32_t>>& ids : all)
     out.push_back(scores_of_texts(tokenizer, spec, examples, ids));
   return out;
+}
+
+int64_t answer_bytes(const model::ModelConfig& model, const ModelOptions& options) {
+  if (model.encoder_layers > 0) return 0;
+  if (options.world == nullptr) return decoder_bytes(model, options, {.slots = 1});
+  constexpr int64_t kManyTexts = 1 << 20;
+  return decoder_bytes(model, options,
+                       slots_for(options.layout, kManyTexts, within_first_context(model).context));
 }
 
 }  // namespace tessera::eval

@@ -73,4 +73,8 @@ ScoresOfAdapters write_answers(checkpoint::CheckpointReader& checkpoint,
                                const TaskSpec& spec, std::span<const Example> examples,
                                const ModelOptions& options);
 
+// Returns the most memory that write_answers() needs on this rank for a decoder-only model, in
+// bytes: its part of the model and a cache for the longest texts. 0 for a model with an encoder.
+int64_t answer_bytes(const model::ModelConfig& model, const ModelOptions& options);
+
 }  // namespace tessera::eval

@@ -154,27 +154,7 @@ void LogitsModel::run(std::span<const int32_t> tokens, std::span<const int32_t> 
 }
 
 LogitsPart LogitsModel::part() const {
-  runtime::Executor& e = engine_->executor(0);
-  const runtime::RankPosition& p = engine_->position();
-  LogitsPart out;
-  if (p.at[AxisKind::kPipeline] + 1 < p.mesh[AxisKind::kPipeline]) return out;
-  const Value& v = e.bound().program()[e.bound().only(Role::kLogits)];
-  for (const AxisKind a : Enumerators<AxisKind>()) {
-    if (a == AxisKind::kPipeline || p.mesh[a] == 1) continue;
-    CHECK(v.sharding.place[a] != kPartial && v.sharding.place[a] != kPartialMax,
-          "{} is a partial sum", v.name);
-    // The first of several ranks with the same logits counts.
-    if (v.sharding.place[a] < 0 && p.at[a] > 0) return out;
-  }
-  const GlobalBox box = global_box_of(v, p.mesh, p.at);
-  out.values = values<float>(e, Role::kLogits);
-  out.first_row = box.begin[0];
-  out.first_token = box.begin[1];
-  out.first_id = box.begin[2];
-  out.rows = box.end[0] - box.begin[0];
-  out.tokens = box.end[1] - box.begin[1];
-  out.ids = box.end[2] - box.begin[2];
-  return out;
+  return logits_part(engine_->executor(0), engine_->position());
 }
 
 std::span<const float> LogitsPart::at(int64_t row, int64_t token) const {

@@ -52,14 +52,16 @@ compile::CompileRequest request(const model::ModelConfig& model, compile::Progra
   r.tokens = tokens;
   r.precision = options.precision;
   if (options.world == nullptr) return r;
-  CHECK(kind != compile::ProgramKind::kDecode, "a cache is on one rank");
   r.layout = options.layout;
   const Mesh mesh = compile::mesh_of(r.layout, compile::head_copies(model, r.layout));
   if (mesh.ranks() != options.world->size())
     throw Error("the layout {} has {} ranks, but {} were started.", to_string(r.layout),
                 mesh.ranks(), options.world->size());
-  // The rows of a short text cannot be divided: those ranks read different texts instead.
-  if (r.layout.context > 1 && tokens % r.layout.context != 0) {
+  // The rows of a short text, and the positions of a cache, cannot be divided: those ranks read
+  // different texts instead.
+  const bool decodes = kind == compile::ProgramKind::kDecode;
+  if (decodes) r.layout.sequence_parallel = false;
+  if (r.layout.context > 1 && (decodes || tokens % r.layout.context != 0)) {
     r.layout.data *= r.layout.context;
     if (r.layout.zero_group > 0) r.layout.zero_group *= r.layout.context;
     r.layout.context = 1;
@@ -121,6 +123,28 @@ bool replace_adapters(checkpoint::CheckpointReader& checkpoint, const model::Mod
   return true;
 }
 
+LogitsPart logits_part(runtime::Executor& e, const runtime::RankPosition& p) {
+  LogitsPart out;
+  if (p.at[AxisKind::kPipeline] + 1 < p.mesh[AxisKind::kPipeline]) return out;
+  const Value& v = e.bound().program()[e.bound().only(Role::kLogits)];
+  for (const AxisKind a : Enumerators<AxisKind>()) {
+    if (a == AxisKind::kPipeline || p.mesh[a] == 1) continue;
+    CHECK(v.sharding.place[a] != kPartial && v.sharding.place[a] != kPartialMax,
+          "{} is a partial sum", v.name);
+    // The first of several ranks with the same logits counts.
+    if (v.sharding.place[a] < 0 && p.at[a] > 0) return out;
+  }
+  const GlobalBox box = global_box_of(v, p.mesh, p.at);
+  out.values = values<float>(e, Role::kLogits);
+  out.first_row = box.begin[0];
+  out.first_token = box.begin[1];
+  out.first_id = box.begin[2];
+  out.rows = box.end[0] - box.begin[0];
+  out.tokens = box.end[1] - box.begin[1];
+  out.ids = box.end[2] - box.begin[2];
+  return out;
+}
+
 void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model) {
   for (const int32_t id : tokens)
     if (id < 0 || id >= model.padded_vocabulary())
@@ -134,21 +158,6 @@ model::ModelConfig within_first_context(model::ModelConfig model) {
   if (model.rope_scaling.rope_type == model::RopeType::kLongrope)
     model.context = std::min(model.context, model.rope_scaling.original_max_position_embeddings);
   return model;
-}
-
-int64_t context_in_slots(const model::ModelConfig& model, const SlotOptions& o) {
-  if (model.encoder_layers > 0)
-    throw Error(
-        "the model has an encoder; texts can be decoded in batches, or on several ranks, only by a "
-        "decoder-only model. Use `tessera generate --prompt` on one rank for this one.");
-  constexpr int64_t kMostSlots = 256;
-  if (o.slots < 1 || o.slots > kMostSlots)
-    throw Error("{} slots, expected 1 to {}.", o.slots, kMostSlots);
-  const int64_t most = within_first_context(model).context;
-  if (o.context < 0 || o.context > most)
-    throw Error("a context of {} per slot, expected 1 to {}, the model's context (0: the largest).",
-                o.context, most);
-  return o.context > 0 ? o.context : most;
 }
 
 }  // namespace tessera::eval

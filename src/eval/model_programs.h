@@ -9,7 +9,6 @@
 #include "checkpoint/checkpoint.h"
 #include "compile/request.h"
 #include "eval/language_model.h"
-#include "eval/slot_decoder.h"
 #include "runtime/engine.h"
 
 namespace tessera::eval {
@@ -62,15 +61,14 @@ std::span<T> values(runtime::Executor& e, Role role) {
   return {v.as<T>(), static_cast<size_t>(v.elements())};
 }
 
+// Returns the part of the logits that this rank computed in the program's last run.
+LogitsPart logits_part(runtime::Executor& executor, const runtime::RankPosition& position);
+
 // Throws Error for an id outside the model's vocabulary.
 void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model);
 
 // Returns the model with the context that a cache can hold: longrope's frequencies change with the
 // length, which a cache cannot follow, since its keys are turned.
 model::ModelConfig within_first_context(model::ModelConfig model);
-
-// Returns the number of positions per slot. Throws Error if the model has an encoder, or if the
-// options are out of range.
-int64_t context_in_slots(const model::ModelConfig& model, const SlotOptions& options);
 
 }  // namespace tessera::eval

@@ -24,10 +24,10 @@ bool is_own(Role r) {
   return is_batch(r) || r == Role::kStep || r == Role::kReport || r == Role::kLogits;
 }
 
-// Returns the bytes of one sequence in a cache.
+// Returns the bytes of one sequence in this rank's part of a cache.
 int64_t row_bytes(const Program& p, const Buffer& f) {
   const Value& v = p[p.kind(f.kind).values[0]];
-  return v.shape.elements() / v.shape[0] * size_of(v.dtype);
+  return v.bytes() / v.local()[0];
 }
 
 }  // namespace

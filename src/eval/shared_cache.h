@@ -12,8 +12,11 @@ namespace tessera::eval {
 //
 //   arena of part:  [ state of whole | inputs and logits of part | scratch and other buffers ]
 //
-// REQUIRES: both are programs of one rank without host buffers, and `whole` has at least `first`
-// plus the sequences of `part`.
+// Sequences are those of this rank: data-parallel ranks have different ones, tensor-parallel ranks
+// have some heads of each, and pipeline stages the caches of their layers.
+//
+// REQUIRES: both are programs of this rank, in one layout, without host buffers, and `whole` has at
+// least `first` plus the sequences of `part`.
 void share_state(Program& part, const Program& whole, int64_t first);
 
 }  // namespace tessera::eval

@@ -22,7 +22,7 @@ int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
 
 }  // namespace
 
-void validate(const TextRequest& r, const SlotDecoder& decoder) {
+void validate(const TextRequest& r, const BatchDecoder& decoder) {
   validate(r.sampling);
   if (r.prompt.empty()) throw Error("the prompt is empty. Give a text to continue.");
   for (const int32_t id : r.prompt)
@@ -38,7 +38,7 @@ void validate(const TextRequest& r, const SlotDecoder& decoder) {
                          : "Shorten the prompt.");
 }
 
-TextBatch::TextBatch(SlotDecoder& decoder, int64_t vocabulary)
+TextBatch::TextBatch(BatchDecoder& decoder, int64_t vocabulary)
     : decoder_(decoder),
       vocabulary_(vocabulary > 0 ? std::min(vocabulary, decoder.vocabulary())
                                  : decoder.vocabulary()),

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "eval/batch_decoder.h"
 #include "eval/sampling.h"
-#include "eval/slot_decoder.h"
 
 namespace tessera::eval {
 
@@ -49,7 +49,7 @@ struct TextRequest {
 
 // Throws Error if the request is out of range for a decoder: an empty or too long prompt,
 // ids outside the vocabulary, sampling options.
-void validate(const TextRequest& request, const SlotDecoder& decoder);
+void validate(const TextRequest& request, const BatchDecoder& decoder);
 
 struct BatchCounts {
   int64_t prompt_tokens = 0, reused_tokens = 0;  // read, and of a prompt found in a slot
@@ -59,7 +59,7 @@ struct BatchCounts {
 class TextBatch {
  public:
   // Only ids below `vocabulary` are generated (0: all). The decoder must outlive the batch.
-  explicit TextBatch(SlotDecoder& decoder, int64_t vocabulary = 0);
+  explicit TextBatch(BatchDecoder& decoder, int64_t vocabulary = 0);
 
   bool has_room() const { return active() < decoder_.slots(); }
   int64_t active() const;
@@ -90,7 +90,7 @@ class TextBatch {
   void end(int64_t slot, Ending how);
   int64_t best_slot(std::span<const int32_t> prompt) const;
 
-  SlotDecoder& decoder_;
+  BatchDecoder& decoder_;
   int64_t vocabulary_;
   std::vector<Slot> slots_;
   int64_t next_prompt_ = 0, clock_ = 0;

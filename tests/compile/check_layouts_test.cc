@@ -134,6 +134,28 @@ TEST(CheckLayouts, OtherPurposesHaveNoFinding) {
   }
 }
 
+// Ranks divide the cache of generation: they read one token of each text, or a piece of a prompt.
+TEST(CheckLayouts, DecodingHasNoFinding) {
+  LayoutDraw draw(47, true, every_decoder());
+  int64_t divided = 0;
+  for (int i = 0; i < 60; ++i) {
+    CompileRequest r = draw.request(16);
+    r.kind = ProgramKind::kDecode;
+    r.microbatches = 1;
+    r.tokens = i % 2 == 0 ? 1 : 4;
+    r.layout.sequence_parallel = r.layout.context_balance = false;
+    r.layout.context = 1;
+    r.layout.context_method = ContextMethod::kGather;
+    SCOPED_TRACE(testing::text_of(r));
+    const std::vector<Program> stages = compile_stages(r, {});
+    EXPECT_EQ(first_finding(stages, true), "");
+    for (const Program& p : stages)
+      for (const Value& v : p.values)
+        divided += v.role == Role::kCache && v.local().elements() < v.shape.elements();
+  }
+  EXPECT_GT(divided, 30);
+}
+
 // What any rank compiles for itself is the program of its stage.
 TEST(CheckLayouts, ARankCompilesTheProgramOfItsStage) {
   LayoutDraw draw(42);

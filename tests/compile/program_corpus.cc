@@ -42,7 +42,7 @@ const char* name_of(ProgramKind kind) {
 
 bool one_rank(const CompileRequest& r) { return mesh_of(r.layout).ranks() == 1; }
 
-// Text generation runs on one rank.
+// Programs of generation are compiled for one rank only.
 void add_kinds(const std::string& name, const CompileRequest& r, std::vector<NamedRequest>& all) {
   for (const ProgramKind kind :
        {ProgramKind::kTrain, ProgramKind::kValidate, ProgramKind::kLogits, ProgramKind::kDecode}) {

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "eval/batch_decoder.h"
-#include "eval/divided_decoder.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/eval/fresh_model.h"
 
@@ -130,43 +129,6 @@ TEST_P(Batches, ChunksHaveTheBitsOfSingleTokens) {
     decoder.step(std::array{SlotToken{1, text[t]}});
     const std::span<const float> logits = decoder.logits(1);
     for (size_t v = 0; v < width; ++v) ASSERT_EQ(logits[v], chunks[t * width + v]) << t << " " << v;
-  }
-}
-
-// Without a cache, and read in other pieces.
-TEST_P(Batches, DividedLogitsEqualThoseOfTheCache) {
-  checkpoint::TemporaryFolder folder;
-  checkpoint::CheckpointReader reader(fresh_model(folder.path(), train::tiny(GetParam())));
-  const auto world = comm::self_world();
-  DividedDecoder divided(reader, {.world = world.get()}, {.slots = 2, .context = 20});
-  BatchDecoder cached(reader, {}, {.slots = 2, .context = 20});
-  EXPECT_EQ(divided.context(), 20);
-  EXPECT_EQ(divided.slots(), 2);
-  const std::vector<int32_t> text = ids(2, 20), other = ids(5, 20);
-  const auto width = static_cast<size_t>(cached.vocabulary());
-  const auto compare = [&](std::span<const float> a, std::span<const float> b) {
-    ASSERT_EQ(a.size(), b.size());
-    for (size_t v = 0; v < a.size(); ++v) ASSERT_NEAR(a[v], b[v], 2e-5) << v;
-  };
-  for (SlotDecoder* d : {static_cast<SlotDecoder*>(&divided), static_cast<SlotDecoder*>(&cached)})
-    for (std::span<const int32_t> rest = std::span(text).first(9); !rest.empty();)
-      rest = rest.subspan(static_cast<size_t>(d->read(1, rest, LogitsOf::kLast).tokens));
-  for (size_t t = 9; t < text.size(); ++t) {
-    for (SlotDecoder* d : {static_cast<SlotDecoder*>(&divided), static_cast<SlotDecoder*>(&cached)})
-      d->step(std::array{SlotToken{0, other[t]}, SlotToken{1, text[t]}});
-    compare(divided.logits(0), cached.logits(0));
-    compare(divided.logits(1), cached.logits(1));
-  }
-  // A slot gets another text with the same beginning.
-  for (const LogitsOf which : {LogitsOf::kLast, LogitsOf::kEach}) {
-    const std::span<const int32_t> next = std::span(other).first(5);
-    divided.rewind(1, 4);
-    cached.rewind(1, 4);
-    const PromptRead a = divided.read(1, next, which), b = cached.read(1, next, which);
-    EXPECT_EQ(a.tokens, 5);
-    EXPECT_EQ(b.tokens, 5);
-    if (which == LogitsOf::kEach) compare(a.logits, b.logits);
-    compare(a.logits.last(width), b.logits.last(width));
   }
 }
 
