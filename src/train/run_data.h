@@ -93,13 +93,15 @@ std::vector<ValidationSpec> validation_specs(const config::RunConfig& config, in
 std::vector<ValidationSpec> validation_specs(const config::RunConfig& config,
                                              data::DatasetSpec training);
 
+// One of `data` and `pairs` is null.
 struct ValidationSet {
   std::string name;
   std::unique_ptr<data::ValidationData> data;
+  std::unique_ptr<data::PreferenceData> pairs;
 };
 
 // Opens the validation sets of a run: those of validation_specs(), or with data.instructions each
-// file of data.validation.
+// file of data.validation, which has pairs of answers if the objective compares them.
 std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int64_t vocabulary,
                                            const data::Tokenizer& tokenizer);
 

@@ -23,6 +23,7 @@
 #include "train/answer_sums.h"
 #include "train/initial_adapters.h"
 #include "train/load_state.h"
+#include "train/pair_metrics.h"
 #include "train/quantized_weights.h"
 #include "train/run_programs.h"
 
@@ -30,9 +31,10 @@ namespace tessera::train {
 namespace {
 
 // Indices of the programs; kRamp is the first one of the batch-size warm-up. The program of one
-// micro-batch for the gradient-noise scale is after those, and the ones that compute
-// log-probabilities of answers are the last (train/answer_sums.h).
+// micro-batch for the gradient-noise scale is after those, and that of the reference model, where
+// it has one of its own, is the last (train/answer_sums.h).
 constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;
+static_assert(kAnswersProgram == kValidate);
 
 // Returns the program of a step (from 1). The first steps may have the batch sizes of the warm-up.
 size_t program_of(const config::BatchSection& b, int64_t step) {
@@ -68,28 +70,6 @@ std::optional<double> mtp_loss_of(const model::ModelConfig& m, const double* rep
   return report[kAheadLoss] / std::max(report[kAheadTokens], 1.0);
 }
 
-// Returns the figures of pairs; nothing if the run learns from tokens.
-std::optional<PreferenceMetrics> preference_of(const config::ObjectiveSection& objective,
-                                               const double* report) {
-  using Kind = config::ObjectiveKind;
-  if (!objective.has_pairs()) return std::nullopt;
-  const double pairs = std::max(report[kLossTokens], 1.0);
-  const bool kto = objective.kind == Kind::kKto;
-  const double chosen = kto ? std::max(report[kPreferred], 1.0) : pairs;
-  const double rejected = kto ? std::max(report[kLossTokens] - report[kPreferred], 1.0) : pairs;
-  PreferenceMetrics m;
-  m.chosen_reward = report[kChosenReward] / chosen;
-  m.rejected_reward = report[kRejectedReward] / rejected;
-  m.accuracy = report[kPreferred] / pairs;
-  m.chosen_log_prob = report[kChosenLogProb] / chosen;
-  m.rejected_log_prob = report[kRejectedLogProb] / rejected;
-  m.has_accuracy = !kto;
-  m.has_log_probs = objective.kind != Kind::kReward;
-  if (kto) m.kl = report[kObjectiveFigure] / pairs;
-  if (objective.kind == Kind::kOrpo) m.chosen_nll = report[kObjectiveFigure] / pairs;
-  return m;
-}
-
 // Returns views of the pieces of a program that this rank owns.
 std::vector<checkpoint::StateTensor> owned(const runtime::Engine& engine,
                                            const std::vector<StateShard>& shards, size_t program) {
@@ -112,18 +92,6 @@ void write_numbers(runtime::Executor& e, const auto& input, const config::RunCon
   state[kPreviousSkipped] = 0;
   state[kUpdate] = static_cast<double>(input.update);
   state[kAverageShare] = config::average_share(config.schedule, input.update);
-}
-
-// Returns the requests of reference_program() and answers_program().
-std::vector<compile::CompileRequest> answers_requests(const config::RunConfig& config,
-                                                      compile::CompileRequest validation) {
-  if (!config.objective.has_reference()) return {};
-  validation.keep_answer_sums = true;
-  if (config.objective.reference == config::ReferenceSource::kPrecomputed) return {validation};
-  compile::CompileRequest reference = validation;
-  reference.adapters.alpha = 0;  // adapters stay in the state, but add 0
-  if (config.objective.kind != config::ObjectiveKind::kKto) return {reference};
-  return {reference, validation};
 }
 
 // Fills `view` with the rows numbered rows[first], rows[first + 1], …, where rows are numbered
@@ -161,6 +129,7 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   compile::CompileRequest validation =
       config::compile_request(config, compile::ProgramKind::kValidate);
   validation.stage = request.stage;
+  validation.keep_answer_sums = config.objective.has_pairs();
   std::vector<Program> programs;
   programs.push_back(compile::compile(request, target));
   require_memory(config, programs[0], limit, target);
@@ -173,8 +142,11 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
                    warms_up ? "a step of batch.warmup_sizes"
                             : "the measurement of metrics.noise_scale_every_steps");
   }
-  for (const compile::CompileRequest& r : answers_requests(config, validation))
-    programs.push_back(compile::compile(r, target));
+  if (config.objective.reference == config::ReferenceSource::kAdaptersOff) {
+    compile::CompileRequest reference = validation;
+    reference.adapters.alpha = 0;  // adapters stay in the state, but add 0
+    programs.push_back(compile::compile(reference, target));
+  }
   engine_ = std::make_unique<runtime::Engine>(
       std::move(programs), std::move(kernels),
       runtime::EngineOptions{&world, config.compiler.poison, std::move(now_s)});
@@ -275,7 +247,9 @@ StepResult Trainer::result_of(const StepInput& input) {
           .data_s = input.data_s,
           .router = router_of(config_, report),
           .mtp_loss = mtp_loss_of(config_.model, report),
-          .preference = preference_of(config_.objective, report),
+          .preference = config_.objective.has_pairs()
+                            ? std::optional(preference_of(config_.objective, report))
+                            : std::nullopt,
           .z_loss = z_loss_of(config_.loss, report),
           .communication = &e.communication()};
 }
@@ -382,6 +356,19 @@ ValidationResult Trainer::validate(const data::ValidationData& data, int64_t seq
   }
   if (engine_->keeps_iterates()) engine_->round_weights();
   return total;
+}
+
+// The loss is computed from the sums of all pairs, so it does not depend on how they are divided.
+ValidationResult Trainer::validate(const data::PreferenceData& data, int64_t pairs,
+                                   const std::function<void(int64_t)>& on_progress) {
+  if (engine_->keeps_iterates()) engine_->round_weights(runtime::WeightsRead::kMaster);
+  AnswerPass pass(*engine_, kAnswersProgram, batch_, data, world_);
+  const std::vector<double> sums = sums_of_pairs(pass, pairs, on_progress);
+  if (engine_->keeps_iterates()) engine_->round_weights();
+  const PairsResult r =
+      result_of_pairs(config_.objective, losses_of_pairs(config_.objective, data, sums));
+  const auto count = static_cast<double>(r.pairs);
+  return {.loss_sum = r.loss * count, .tokens = count, .error = "", .preference = r.figures};
 }
 
 // Collects the rows of each group, so that each run of the validation program has samples of one

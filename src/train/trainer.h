@@ -13,6 +13,7 @@
 #include "compile/memory/memory_plan.h"
 #include "config/run_config.h"
 #include "data/batches.h"
+#include "data/preferences.h"
 #include "data/training_data.h"
 #include "runtime/engine.h"
 #include "train/batch_memory.h"
@@ -52,6 +53,7 @@ struct StepResult {
 struct ValidationResult {
   double loss_sum = 0, tokens = 0;
   std::string error;  // why this rank could not read its rows; the numbers are then meaningless
+  std::optional<PreferenceMetrics> preference = {};  // of pairs, which `tokens` then counts
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
 };
 
@@ -122,6 +124,12 @@ class Trainer {
   // ValidationResult::error instead of an exception. A schedule-free optimizer is validated at its
   // average.
   ValidationResult validate(const data::ValidationData& data, int64_t sequences,
+                            const std::function<void(int64_t)>& on_progress);
+
+  // Validates on the first `pairs` pairs of a set, which has the log-probabilities under the
+  // reference model if the objective has one. What a loss takes from the batch of a step (z of kto,
+  // the tokens of orpo) is that of the whole set.
+  ValidationResult validate(const data::PreferenceData& data, int64_t pairs,
                             const std::function<void(int64_t)>& on_progress);
 
   // Returns the losses of the samples of the prepared step by group, with the present weights and
