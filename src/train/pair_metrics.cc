@@ -76,7 +76,7 @@ std::vector<kernels::PairLoss> losses_of_pairs(const config::ObjectiveSection& o
 }
 
 PairsResult result_of_pairs(const config::ObjectiveSection& objective,
-                      std::span<const kernels::PairLoss> losses) {
+                            std::span<const kernels::PairLoss> losses) {
   std::array<double, kReportSize> report = {};
   for (const kernels::PairLoss& pair : losses) {
     report[kLossSum] += pair.loss;

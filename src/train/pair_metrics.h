@@ -28,6 +28,6 @@ struct PairsResult {
   PreferenceMetrics figures;
 };
 PairsResult result_of_pairs(const config::ObjectiveSection& objective,
-                      std::span<const kernels::PairLoss> losses);
+                            std::span<const kernels::PairLoss> losses);
 
 }  // namespace tessera::train

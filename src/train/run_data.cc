@@ -57,12 +57,6 @@ data::PreferenceUse use_of(config::ObjectiveKind kind) {
                                                 : data::PreferenceUse::kPairs;
 }
 
-std::unique_ptr<data::PreferenceData> preference_data(const config::RunConfig& config,
-                                                      const data::InstructionSpec& spec,
-                                                      const data::Tokenizer& tokenizer) {
-  return std::make_unique<data::PreferenceData>(spec, use_of(config.objective.kind), tokenizer);
-}
-
 }  // namespace
 
 data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabulary) {
@@ -105,6 +99,12 @@ data::InstructionSpec instruction_spec(const config::RunConfig& config,
   if (spec.form.empty()) spec.chat = chat_spec(config, tokenizer);
   if (config.model.encoder_layers > 0) spec.target_length = config.data.target_length;
   return spec;
+}
+
+std::unique_ptr<data::PreferenceData> preference_data(const config::RunConfig& config,
+                                                      const data::InstructionSpec& spec,
+                                                      const data::Tokenizer& tokenizer) {
+  return std::make_unique<data::PreferenceData>(spec, use_of(config.objective.kind), tokenizer);
 }
 
 // Opens one of the two kinds of data. Instructions count as a single source, whose position is a
