@@ -16,6 +16,7 @@
 #include "base/tree.h"
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/stored_model.h"
 #include "cli/adapter_option.h"
 #include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
@@ -352,6 +353,8 @@ void evaluate(const EvalCommand& c) {
   eval::ModelOptions options = {precision_named(c.precision), threads_or_all(c.threads),
                                 gpu_named(c.device, *world)};
   checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);
+  if (!c.data.empty() || !c.tasks.files.empty() || !c.logits_file.empty())
+    checkpoint::require_logits(reader);
   divide_model(c.layout, reader, *world, options);
   const std::vector<NamedAdapters> adapters = open_adapters(c.adapters, reader);
   if (!c.logits_file.empty()) {

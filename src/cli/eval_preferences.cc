@@ -117,7 +117,8 @@ class PreferenceScorer {
         length_(sample_length(rows.length, reader, model_)) {
     if (!o.reference.empty() && !objective_.has_reference())
       throw Error(
-          "--reference is given, but {} has objective.kind = {}, which has no reference model. Omit "
+          "--reference is given, but {} has objective.kind = {}, which has no reference model. "
+          "Omit "
           "it.",
           reader.folder().string(), name_of_entry(objective_.kind));
     for (const std::string& file : o.files) sets_.push_back(open(file));
@@ -136,8 +137,7 @@ class PreferenceScorer {
   void read_references();
   void read_references_of_run(data::PreferenceData& data);
   std::vector<kernels::PairLoss> losses(PairModel& model, data::PreferenceData& data) const;
-  Tree result(const std::string& file, std::span<const kernels::PairLoss> losses,
-              bool quiet) const;
+  Tree result(const std::string& file, std::span<const kernels::PairLoss> losses, bool quiet) const;
 
   const EvalPreferencesOptions& o_;
   const EvalDataOptions& rows_;
@@ -157,7 +157,8 @@ std::unique_ptr<data::PreferenceData> PreferenceScorer::open(const std::string& 
   config.objective = objective_;
   std::unique_ptr<data::PreferenceData> data;
   try {
-    data = train::preference_data(config, train::instruction_spec(config, *tokenizer_), *tokenizer_);
+    data =
+        train::preference_data(config, train::instruction_spec(config, *tokenizer_), *tokenizer_);
   } catch (const Error& e) {
     throw Error("{}\n  These keys are options here: --sequence-length, --long-examples.", e.what());
   }
@@ -188,7 +189,8 @@ void PreferenceScorer::read_references_of_run(data::PreferenceData& data) {
   const Tree* const from = find_key(reader_.header().config, "checkpoint", "from");
   const bool known = from != nullptr && from->as_string() != nullptr && !from->as_string()->empty();
   throw Error(
-      "{}: {} has no log-probabilities of its answers under the reference model of objective.kind = "
+      "{}: {} has no log-probabilities of its answers under the reference model of objective.kind "
+      "= "
       "{}. Give that model with --reference CHECKPOINT: the weights that the run started from{}.",
       data.files()[0], run.string(), name_of_entry(objective_.kind),
       known ? fmt::format(" ({})", *from->as_string()) : "");

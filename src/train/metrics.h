@@ -91,8 +91,8 @@ struct ValidationMetrics {
   int64_t step = 0;
   std::string name;                                  // name of the validation set
   double validation_loss = 0;                        // mean over its tokens or pairs
-  std::optional<double> bits_per_byte = {};          // per byte of its text in UTF-8; of tokens
-  std::optional<PreferenceMetrics> preference = {};  // of pairs of answers
+  std::optional<double> bits_per_byte = {};          // per byte of its text in UTF-8, with tokens
+  std::optional<PreferenceMetrics> preference = {};  // with pairs of answers
 };
 
 // The training loss of a step on the samples of one dataset of a blend.

@@ -16,7 +16,7 @@ namespace tessera::train {
 PreferenceMetrics preference_of(const config::ObjectiveSection& objective, const double* report);
 
 // Returns the losses of the first pairs of a set, as many as `sums` [pairs, kAnswersPerRow,
-// kAnswerColumns] has. What the loss takes from the batch of a step, z of kto and the number of
+// kAnswerColumns] has. What the loss reads from the batch of a step, z of kto and the number of
 // tokens of orpo, is that of these pairs together.
 std::vector<kernels::PairLoss> losses_of_pairs(const config::ObjectiveSection& objective,
                                                const data::PreferenceData& data,

@@ -109,6 +109,52 @@ void write_rows(std::span<const StoredBatch> batches, std::span<const int64_t> r
   }
 }
 
+int64_t data_rank_of(const runtime::Engine& engine) {
+  const runtime::RankPosition& p = engine.position();
+  return group_index(p.mesh, data_ranks(), p.at);
+}
+
+using OnProgress = std::function<void(int64_t)>;
+
+ValidationResult validate_tokens(const config::RunConfig& config, runtime::Engine& engine,
+                                 BatchMemory& batch, const data::ValidationData& data,
+                                 int64_t sequences, const OnProgress& on_progress) {
+  runtime::Executor& e = engine.executor(kValidate);
+  const data::BatchView view = batch.view(e, 0);
+  ValidationResult total;
+  // All data-parallel ranks together handle `together` consecutive samples per run.
+  const int64_t micro = config.batch.micro, together = micro * config.layout.data;
+  for (int64_t first = 0; first < sequences; first += together) {
+    // A rank that cannot read its rows continues with empty ones, because the other ranks wait for
+    // it in collectives.
+    try {
+      data::fill_validation_batch(data, first + data_rank_of(engine) * micro, sequences, view);
+    } catch (const std::exception& error) {
+      if (total.error.empty()) total.error = error.what();
+      data::fill_validation_batch(data, first, 0, view);
+    }
+    e.run();
+    const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
+    total.loss_sum += report[kLossSum];
+    total.tokens += report[kLossTokens];
+    on_progress(std::min(first + together, sequences));
+  }
+  return total;
+}
+
+// The loss is computed from the sums of all pairs, so it does not depend on how they are divided.
+ValidationResult validate_pairs(const config::RunConfig& config, runtime::Engine& engine,
+                                BatchMemory& batch, comm::World* world,
+                                const data::PreferenceData& data, int64_t pairs,
+                                const OnProgress& on_progress) {
+  AnswerPass pass(engine, kAnswersProgram, batch, data, world);
+  const std::vector<double> sums = sums_of_pairs(pass, pairs, on_progress);
+  const PairsResult r =
+      result_of_pairs(config.objective, losses_of_pairs(config.objective, data, sums));
+  const auto count = static_cast<double>(r.pairs);
+  return {.loss_sum = r.loss * count, .tokens = count, .error = "", .preference = r.figures};
+}
+
 }  // namespace
 
 Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::PreparedKernels> kernels,
@@ -159,10 +205,7 @@ void Trainer::initialise() {
   updates_ = 0;
 }
 
-int64_t Trainer::data_rank() const {
-  const runtime::RankPosition& p = engine_->position();
-  return group_index(p.mesh, data_ranks(), p.at);
-}
+int64_t Trainer::data_rank() const { return data_rank_of(*engine_); }
 
 void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {
   const bool fresh = what == config::Load::kWeights;
@@ -331,44 +374,15 @@ bool Trainer::can_continue() {
   return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquareSum]);
 }
 
-ValidationResult Trainer::validate(const data::ValidationData& data, int64_t sequences,
-                                   const std::function<void(int64_t)>& on_progress) {
-  runtime::Executor& e = engine_->executor(kValidate);
-  const data::BatchView view = batch_.view(e, 0);
-  ValidationResult total;
-  if (engine_->keeps_iterates()) engine_->round_weights(runtime::WeightsRead::kMaster);
-  // All data-parallel ranks together handle `together` consecutive samples per run.
-  const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
-  for (int64_t first = 0; first < sequences; first += together) {
-    // A rank that cannot read its rows continues with empty ones, because the other ranks wait for
-    // it in collectives.
-    try {
-      data::fill_validation_batch(data, first + data_rank() * micro, sequences, view);
-    } catch (const std::exception& error) {
-      if (total.error.empty()) total.error = error.what();
-      data::fill_validation_batch(data, first, 0, view);
-    }
-    e.run();
-    const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
-    total.loss_sum += report[kLossSum];
-    total.tokens += report[kLossTokens];
-    on_progress(std::min(first + together, sequences));
-  }
-  if (engine_->keeps_iterates()) engine_->round_weights();
-  return total;
-}
-
-// The loss is computed from the sums of all pairs, so it does not depend on how they are divided.
-ValidationResult Trainer::validate(const data::PreferenceData& data, int64_t pairs,
+ValidationResult Trainer::validate(ValidationRows rows, int64_t samples,
                                    const std::function<void(int64_t)>& on_progress) {
   if (engine_->keeps_iterates()) engine_->round_weights(runtime::WeightsRead::kMaster);
-  AnswerPass pass(*engine_, kAnswersProgram, batch_, data, world_);
-  const std::vector<double> sums = sums_of_pairs(pass, pairs, on_progress);
+  const ValidationResult r =
+      rows.pairs != nullptr
+          ? validate_pairs(config_, *engine_, batch_, world_, *rows.pairs, samples, on_progress)
+          : validate_tokens(config_, *engine_, batch_, *rows.data, samples, on_progress);
   if (engine_->keeps_iterates()) engine_->round_weights();
-  const PairsResult r =
-      result_of_pairs(config_.objective, losses_of_pairs(config_.objective, data, sums));
-  const auto count = static_cast<double>(r.pairs);
-  return {.loss_sum = r.loss * count, .tokens = count, .error = "", .preference = r.figures};
+  return r;
 }
 
 // Collects the rows of each group, so that each run of the validation program has samples of one

@@ -1,4 +1,4 @@
-// The loss of pairs of answers as the kernels take it.
+// The loss of pairs of answers in the form that the kernels read.
 #pragma once
 
 #include "ir/ops/preference.h"
