@@ -19,8 +19,9 @@ each configuration:
     best layout  train with layout.search: the first loss is train's
     verify       the layout agrees with one rank, value by value
     resume       in another layout from train's checkpoint: the losses are train's
-    eval         the loss on the validation set is the one that train logged; on the layout of the run,
-                 this loss and the log-likelihoods of a task are those of one rank
+    eval         the loss on the validation set, and the margin of pairs of answers, are those that train
+                 logged; on the layout of the run, this loss and the log-likelihoods of a task are those
+                 of one rank
     generate     exit code 0, and the same text twice; on the layout of the run the same text, and the same
                  samples of prompts of unequal lengths with their log-probabilities
     export       to Hugging Face and back: the same text (adapters are merged before); rejected for
@@ -128,9 +129,9 @@ def asked(chosen):
 
 
 def preferences(kind, **keys):
-    """Pairs of answers, without terms of the loss over tokens and without validation."""
+    """Pairs of answers, without terms of the loss over tokens."""
     data = {"data.train": "[]", "data.instructions": "[../preferred.jsonl]",
-            "data.long_examples": "truncate", "data.validation": "[]"}
+            "data.long_examples": "truncate", "data.validation": "[../few-preferred.jsonl]"}
     return {"objective.kind": kind, **data, **{f"objective.{key}": value for key, value in keys.items()}}
 
 
@@ -382,9 +383,10 @@ class Loss(typing.NamedTuple):
     size: float
 
     @staticmethod
-    def of(line):
-        rewards = [abs(line.get(f"rewards_{which}") or 0) for which in ("chosen", "rejected")]
-        return Loss(line["loss"], max(abs(line["loss"] or 0), sum(rewards)))
+    def of(line, before=""):
+        loss = line[f"{before}loss"]
+        rewards = [abs(line.get(f"{before}rewards_{which}") or 0) for which in ("chosen", "rejected")]
+        return Loss(loss, max(abs(loss or 0), sum(rewards)))
 
 
 class Case:
@@ -414,7 +416,7 @@ class Case:
         return json.loads(self.say(*words, "--json", ranks=ranks).stdout)
 
     def train(self, directory, *more, keys=None, ranks=None):
-        """[(step, loss)], validation loss."""
+        """{step: loss}, the last validation's line."""
         self.say("train", "run.yaml", *(self.keys if keys is None else keys),
                  f"run.directory={directory}", *more, ranks=ranks or self.ranks)
         return self.metrics(directory)
@@ -422,7 +424,7 @@ class Case:
     def metrics(self, directory):
         lines = metrics(self.folder / directory)
         losses = {line["step"]: Loss.of(line) for line in lines if "loss" in line}
-        validation = [line["validation_loss"] for line in lines if "validation_loss" in line]
+        validation = [line for line in lines if "validation_loss" in line]
         return losses, validation[-1] if validation else None
 
     def bound(self):
@@ -557,11 +559,39 @@ def task_on(case, layout, ranks):
     return found["results"][0]["loss"], [x for line in lines for x in line["log_likelihood"]]
 
 
+BETA = 0.1  # objective.beta
+
+
+def evaluate_pairs(case):
+    """The figures that train logged. A reward is a difference of log-probabilities that round each."""
+    line = case.validation
+    logged = Loss.of(line, "validation_")
+    log_probs = [abs(line.get(f"validation_logps_{which}", 0)) for which in ("chosen", "rejected")]
+    size = max(logged.size, BETA * sum(log_probs))
+
+    def found(*layout, ranks=1):
+        return case.say_json("eval", "run", "--preferences", "../few-preferred.jsonl", "--long-examples",
+                             "truncate", *layout, ranks=ranks)["results"][0]
+
+    alone = found()
+    case.check_near("eval's loss of pairs", alone["loss"], logged.value, case.bound(), size)
+    case.check_near("eval's margin", alone["rewards_margins"], line["validation_rewards_margins"],
+                    case.bound(), size)
+    for layout in ("run", "copies") if case.ranks > 1 else ():
+        divided = found("--layout", layout, ranks=case.ranks)
+        case.check_near(f"eval's loss of pairs with --layout {layout}", divided["loss"], alone["loss"],
+                        BOUNDS["fp32"], size)
+
+
 def evaluate(case):
+    if case.chosen["objective"] != "sft":
+        evaluate_pairs(case)
+    if case.chosen["objective"] == "reward":
+        return
     examples = ("--instructions", "../few.jsonl", "--long-examples", "truncate")
     found = loss_of(case, "run", *(examples if case.chosen["data"] == "instructions" else ()))
     if case.chosen["objective"] == "sft":
-        case.check_near("eval's loss", found, case.validation, case.bound())
+        case.check_near("eval's loss", found, (case.validation or {}).get("validation_loss"), case.bound())
     if case.ranks == 1:
         return
     loss, alone = task_on(case, "copies", 1)
@@ -851,7 +881,9 @@ class Place:
             json.dumps({"asked": json.loads(line)["prompt"], "answers": ["ae", "ou aeou", "o"], "right": k % 3}) + "\n"
             for k, line in enumerate(asked[:5])))
         (work / "few.jsonl").write_text("\n".join(asked[:8]))
-        (work / "preferred.jsonl").write_text("\n".join(texts.pairs()))
+        preferred = texts.pairs()
+        (work / "preferred.jsonl").write_text("\n".join(preferred))
+        (work / "few-preferred.jsonl").write_text("\n".join(preferred[:7]))
         (work / "machine.yaml").write_text(MACHINE)
 
 

@@ -569,7 +569,7 @@ def data_keys(case, work):
             "apart": [f"data.train=[{work}/lines]", f"data.validation=[{work}/lines]",
                       "data.intra_document_masking=true"],
             "preferred": ["data.train=[]", f"data.instructions=[{work}/preferred.jsonl]",
-                          "data.long_examples=truncate", "data.validation=[]"],
+                          "data.long_examples=truncate", f"data.validation=[{work}/preferred.jsonl]"],
             "instructions": [*asked, f"data.validation=[{work}/asked.jsonl]",
                              "data.intra_document_masking=true"]}[case["texts"]]
 
@@ -746,8 +746,10 @@ class Trained:
         # The loss of a pair of answers is computed from rewards, which may be larger than it.
         self.rewards = [abs(line.get("rewards_chosen") or 0) + abs(line.get("rewards_rejected") or 0)
                         for line in lines if "loss" in line]
-        self.validation = [line["validation_loss"] for line in lines
-                           if line["step"] == steps and "validation_loss" in line]
+        validated = [line for line in lines if line["step"] == steps and "validation_loss" in line]
+        self.validation = [line["validation_loss"] for line in validated]
+        self.validation_rewards = [sum(abs(line.get(f"validation_rewards_{which}") or 0)
+                                       for which in ("chosen", "rejected")) for line in validated]
         self.gradients, self.checkpoint = folder / "gradients", folder / "checkpoints" / str(steps)
 
     def worst(self, other):
@@ -756,7 +758,7 @@ class Trained:
             raise Broken(f"{len(other.steps)} steps recorded, expected {len(self.steps)}")
         return {"loss": relative(((a[1], b[1]) for a, b in zip(self.steps, other.steps)), self.rewards),
                 "norm": relative((a[2], b[2]) for a, b in zip(self.steps, other.steps)),
-                "validation": relative(zip(self.validation, other.validation))
+                "validation": relative(zip(self.validation, other.validation), self.validation_rewards)
                 if self.validation or other.validation else 0.0}
 
     def tensors(self, other, what):

@@ -86,7 +86,7 @@ void require_logits(const CheckpointReader& checkpoint) {
     throw Error(
         "{}: is a reward model (objective.kind = reward). It has scores in place of the logits of "
         "tokens, so it cannot generate or evaluate text and is not exported. Use a checkpoint of "
-        "another objective.",
+        "another objective; `tessera eval --preferences FILE` evaluates this one.",
         checkpoint.folder().string());
 }
 

@@ -1,5 +1,5 @@
-// tessera eval CHECKPOINT: computes the perplexity on data, the results of tasks, or raw
-// logits.
+// tessera eval CHECKPOINT: computes the perplexity on data, the loss on pairs of answers, the
+// results of tasks, or raw logits.
 //
 // The loss on a dataset is the mean of -ln p over tokens; perplexity is its exponential. Both
 // depend on the tokenizer, so bits per byte (total loss / ln 2 / bytes of text) are printed too,
@@ -16,10 +16,12 @@
 #include "base/tree.h"
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/stored_model.h"
 #include "cli/adapter_option.h"
 #include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
 #include "cli/eval_data.h"
+#include "cli/eval_preferences.h"
 #include "cli/model_layout.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
@@ -206,6 +208,7 @@ struct EvalCommand {
   std::string precision = "fp32", device = "auto", weights = "trained", layout = "auto";
   std::vector<std::string> adapters;
   EvalDataOptions data;
+  EvalPreferencesOptions preferences;
   eval::TaskChoice tasks;
   int64_t threads = 0;
   bool json = false, force = false;
@@ -266,12 +269,23 @@ void declare_data(Arguments& a, EvalDataOptions& data) {
            "instructions or conversations, loss on the responses; repeatable");
   a.option(data.form, "--template", "TEXT", "template of --instructions, if not the checkpoint's");
   a.option(data.long_examples, "--long-examples", "HOW",
-           "instructions longer than a sample: error, skip or truncate");
+           "instructions or pairs longer than a sample: error, skip or truncate");
   a.option(data.length, "--sequence-length", "T",
            "tokens per sample; 0: as in training, or the context of an imported model");
   a.option(data.samples, "--samples", "N", "samples per dataset; 0: all");
   a.flag(data.foreign, "--allow-foreign-tokenizer",
          "accept datasets that were built with another tokenizer");
+}
+
+void declare_preferences(Arguments& a, EvalPreferencesOptions& preferences) {
+  a.option(preferences.files, "--preferences", "FILE",
+           "pairs of answers, for a checkpoint of a preference objective or a reward model; "
+           "repeatable");
+  a.option(preferences.reference, "--reference", "CHECKPOINT",
+           "reference model of dpo, ipo and kto, if the run directory has no log-probabilities of "
+           "these answers");
+  a.option(preferences.scores_file, "--scores", "FILE",
+           "JSON Lines file for the reward (or the score) of each answer of --preferences");
 }
 
 void declare_tasks(Arguments& a, EvalCommand& c) {
@@ -297,12 +311,28 @@ void declare_rest(Arguments& a, EvalCommand& c) {
   a.json(c.json);
 }
 
+void check_preferences(const EvalCommand& c) {
+  const EvalPreferencesOptions& p = c.preferences;
+  for (const std::string& file : p.files) require_file("--preferences", file);
+  for (const auto& [option, value] :
+       {std::pair{"--reference", p.reference}, {"--scores", p.scores_file}})
+    if (p.files.empty() && !value.empty())
+      throw UsageError("eval: {} requires --preferences.", option);
+  if (!p.files.empty() && !c.adapters.empty())
+    throw UsageError(
+        "eval: --preferences measures the model as the run trained it, so --adapter cannot be "
+        "given "
+        "with it.");
+  if (!p.scores_file.empty()) data::refuse_existing(p.scores_file, c.force);
+}
+
 // Throws UsageError or Error for arguments that cannot be used.
 void check_command(const EvalCommand& c, const Arguments& a) {
-  if (c.data.empty() && c.logits_file.empty() && c.tasks.files.empty())
+  if (c.data.empty() && c.logits_file.empty() && c.tasks.files.empty() &&
+      c.preferences.files.empty())
     throw UsageError(
         "eval: nothing to do. Give the PREFIX of a dataset, --text FILE, --instructions FILE, "
-        "--task NAME, or --logits FILE with --tokens FILE.");
+        "--preferences FILE, --task NAME, or --logits FILE with --tokens FILE.");
   at_least_0("--sequence-length", c.data.length);
   at_least_0("--samples", c.data.samples);
   at_least_0("--limit", c.tasks.examples);
@@ -315,6 +345,7 @@ void check_command(const EvalCommand& c, const Arguments& a) {
     data::refuse_existing(c.examples_file, c.force);
   }
   require_eval_data(c.data);
+  check_preferences(c);
   for (const std::string& name : c.tasks.files) require_task("--task", name);
   if (c.adapters.size() > 1 && !c.logits_file.empty())
     throw UsageError("eval: --logits writes the logits with one --adapter, but {} were given.",
@@ -329,6 +360,8 @@ void evaluate(const EvalCommand& c) {
   eval::ModelOptions options = {precision_named(c.precision), threads_or_all(c.threads),
                                 gpu_named(c.device, *world)};
   checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);
+  if (!c.data.empty() || !c.tasks.files.empty() || !c.logits_file.empty())
+    checkpoint::require_logits(reader);
   divide_model(c.layout, reader, *world, options);
   const std::vector<NamedAdapters> adapters = open_adapters(c.adapters, reader);
   if (!c.logits_file.empty()) {
@@ -337,7 +370,9 @@ void evaluate(const EvalCommand& c) {
   }
   Tree results = Tree::list();
   const bool quiet = c.json || world->rank() > 0;
-  score_data(c.data, reader, adapters, options_for_data(options, *world), quiet, results);
+  const eval::ModelOptions for_data = options_for_data(options, *world);
+  score_data(c.data, reader, adapters, for_data, quiet, results);
+  score_preferences(c.preferences, c.data, reader, for_data, *world, quiet, results);
   std::string examples;
   if (!c.tasks.files.empty())
     examples = run_tasks(c, reader, adapters, options, *world, quiet, results);
@@ -360,6 +395,7 @@ int verb_eval(Args args) {
       "tessera eval runs/pythia-70m corpus/validation --task piqa,arc_easy --data examples");
   a.required(c.checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
   declare_data(a, c.data);
+  declare_preferences(a, c.preferences);
   declare_tasks(a, c);
   declare_rest(a, c);
   if (!a.parse(args)) return 0;

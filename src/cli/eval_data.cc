@@ -12,7 +12,7 @@
 #include "base/utf8.h"
 #include "cli/checkpoint_file.h"
 #include "cli/run_file.h"
-#include "config/chat_section.h"
+#include "cli/trained_data.h"
 #include "data/dataset_about.h"
 #include "data/dataset_builder.h"
 #include "data/source_list.h"
@@ -34,30 +34,6 @@ Tree as_tree(const std::string& set, const std::string& adapter, const eval::Sco
   return t;
 }
 
-// Sets `value` to the number or flag `section.key` of the run's configuration, if it exists. The
-// configuration in a checkpoint is read as a tree, not as a RunConfig, because another version of
-// the program may have written it, with keys that do not exist in this version.
-template <class T>
-void take_value(const Tree& config, const char* section, const char* key, T& value) {
-  const Tree* const of = config.as_members() != nullptr ? config.find(section) : nullptr;
-  const Tree* const found = of != nullptr && of->as_members() != nullptr ? of->find(key) : nullptr;
-  if (found == nullptr) return;
-  if (const auto* whole = std::get_if<int64_t>(&found->value)) value = static_cast<T>(*whole);
-  if (const auto* real = std::get_if<double>(&found->value)) value = static_cast<T>(*real);
-  if (const auto* flag = std::get_if<bool>(&found->value)) value = static_cast<T>(*flag);
-}
-
-// Sets how conversations are read to what the run did. The chat template itself is a part of the
-// checkpoint.
-void read_chat_as_trained(const Tree& config, config::ChatSection& chat) {
-  const Tree* const section = config.as_members() != nullptr ? config.find("data") : nullptr;
-  if (section == nullptr || section->as_members() == nullptr) return;
-  for (const Field& f : fields_of(chat)) {
-    if (f.path == "chat_template" || f.path == "allow_other_template") continue;
-    if (const Tree* const value = section->find(f.path)) f.read(*value, {});
-  }
-}
-
 // Sets the span corruption to that of the run's validation.
 void corrupt_as_trained(const Tree& config, const data::Tokenizer& tokenizer,
                         data::DatasetSpec& spec) {
@@ -68,19 +44,8 @@ void corrupt_as_trained(const Tree& config, const data::Tokenizer& tokenizer,
 }
 
 bool trained_on_instructions(const Tree& config) {
-  const Tree* const data = config.as_members() != nullptr ? config.find("data") : nullptr;
-  const Tree* const files =
-      data != nullptr && data->as_members() != nullptr ? data->find("instructions") : nullptr;
+  const Tree* const files = find_key(config, "data", "instructions");
   return files != nullptr && files->as_list() != nullptr && !files->as_list()->empty();
-}
-
-// Returns the sample length of the training run, or the model's context if the header does not
-// contain the length (an imported model) or contains a larger one.
-int64_t trained_length(const checkpoint::CheckpointReader& reader,
-                       const model::ModelConfig& model) {
-  int64_t length = 0;
-  take_value(reader.header().config, "data", "sequence_length", length);
-  return length > 0 ? std::min(length, model.context) : model.context;
 }
 
 // Throws Error for a text file, which is not the PREFIX of a dataset.
@@ -137,10 +102,7 @@ class DataScorer {
         results_(results),
         model_(eval::model_of(reader)),
         tokenizer_(tokenizer_of(reader)),
-        length_(o.length > 0 ? o.length : trained_length(reader, model_)) {
-    if (o.length > model_.context)
-      throw Error("--sequence-length is {}, which exceeds the model's context of {}.", o.length,
-                  model_.context);
+        length_(sample_length(o.length, reader, model_)) {
     if (has_encoder()) data::require_padding(*tokenizer_, "the checkpoint's tokenizer");
   }
 
@@ -230,28 +192,18 @@ void DataScorer::text(const std::string& file) {
 // The template is that of --template; otherwise that of the run; otherwise the chat template of the
 // checkpoint.
 void DataScorer::instructions(const std::string& file) {
-  config::RunConfig config;
-  config.model = model_;
-  config.checkpoint.from = reader_.folder().string();
-  config.data.instructions = {file};
-  config.data.sequence_length = length_;
+  config::RunConfig config = run_on_examples({file, o_.long_examples, length_}, reader_, model_);
   config.data.form = o_.form;
   const Tree& stored = reader_.header().config;
-  const Tree* section = stored.as_members() != nullptr ? stored.find("data") : nullptr;
-  const Tree* form =
-      section != nullptr && section->as_members() != nullptr ? section->find("template") : nullptr;
+  const Tree* const form = find_key(stored, "data", "template");
   if (o_.form.empty() && form != nullptr && form->as_string() != nullptr)
     config.data.form = *form->as_string();
-  read_chat_as_trained(stored, config.chat);
   // The default of runs on instructions, which an imported model and a run on text do not have.
   config.data.intra_document_masking = !has_encoder();
   if (trained_on_instructions(stored))
     take_value(stored, "data", "intra_document_masking", config.data.intra_document_masking);
   take_value(stored, "data", "target_length", config.data.target_length);
   if (has_encoder() && config.data.target_length == 0) config.data.target_length = length_;
-  config.data.long_examples = o_.long_examples == "skip"       ? data::LongExamples::kSkip
-                              : o_.long_examples == "truncate" ? data::LongExamples::kTruncate
-                                                               : data::LongExamples::kError;
   std::optional<data::ValidationData> data;
   try {
     data.emplace(train::instruction_spec(config, *tokenizer_), *tokenizer_);

@@ -70,8 +70,6 @@ void check_data(const ObjectiveSection& o, const RunConfig& run, KeyErrors& erro
         "= unfused is not supported with objective.kind = {}, whose rows have two documents. "
         "Set it to fused.",
         kind);
-  if (!d.validation.empty())
-    errors.add("data.validation", "is not supported with objective.kind = {}. Remove it.", kind);
   if (run.chat.learn == data::Learned::kEverything)
     errors.add("data.learn",
                "= {} is not supported with objective.kind = {}, which compares answers.",

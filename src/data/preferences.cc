@@ -289,6 +289,10 @@ void PreferenceData::set_references(std::vector<double> references) {
   references_ = std::move(references);
 }
 
+std::span<const double> PreferenceData::references(int64_t pair) const {
+  return std::span(references_).subspan(kTexts * pair, kTexts);
+}
+
 std::span<const int32_t> PreferenceData::ids(int64_t pair, int64_t answer) const {
   const int64_t text = kTexts * pair + answer;
   return std::span(ids_).subspan(starts_[text], starts_[text + 1] - starts_[text]);
@@ -380,6 +384,30 @@ void PreferenceData::require_vocabulary(int64_t vocabulary) const {
         if (id < 0 || id >= vocabulary)
           throw Error("{}: token {} is outside the model's vocabulary of {}", place(pair), id,
                       vocabulary);
+}
+
+void fill_pair_batch(const PreferenceData& data, int64_t first, int64_t end, const BatchView& out) {
+  const size_t rows = out.samples.size(), length = out.tokens.size() / rows * out.part.count;
+  std::vector<int32_t> tokens(length), labels(length), positions(length), answers(length);
+  for (size_t b = 0; b < rows; ++b) {
+    const auto row = [&](auto all) {
+      return all.subspan(b * all.size() / rows, all.size() / rows);
+    };
+    const SampleRow whole = {tokens, labels,  positions,          row(out.documents),
+                             {},     answers, row(out.references)};
+    const int64_t pair = first + static_cast<int64_t>(b);
+    out.samples[b] = pair;
+    if (pair < end) {
+      data.read_pair(pair, whole);
+    } else {
+      clear_row(0, whole);
+      std::ranges::fill(whole.references, 0.0);
+    }
+    copy_part(tokens, 1, out.part, row(out.tokens));
+    copy_part(labels, 1, out.part, row(out.labels));
+    copy_part(positions, 1, out.part, row(out.positions));
+    copy_part(answers, 1, out.part, row(out.answers));
+  }
 }
 
 }  // namespace tessera::data

@@ -41,8 +41,12 @@ class PreferenceData {
   InstructionCounts counts() const;
   const std::vector<int32_t>& stops() const { return stops_; }
   const ChatTemplate* chat_template() const { return spec_.chat.form.get(); }
+  const std::vector<std::string>& files() const { return file_names_; }
   // Returns the file and line of a pair, as "FILE:LINE".
   std::string place(int64_t pair) const;
+  // Returns that file as an index of files(), and the line.
+  int64_t file(int64_t pair) const { return lines_[pair].file; }
+  int64_t line(int64_t pair) const { return lines_[pair].number; }
   // Returns a hash of all tokens, of which of them have a loss, and of the figures.
   uint64_t fingerprint() const;
   // Throws Error with the place of the first id that is not below `vocabulary`.
@@ -57,6 +61,10 @@ class PreferenceData {
   void read_pair(int64_t pair, const SampleRow& row) const;
   // Sets the log-probabilities of all pairs under the reference model, [pairs, 2].
   void set_references(std::vector<double> references);
+  // Returns those of a pair, [2].
+  std::span<const double> references(int64_t pair) const;
+  // Returns the margin of a pair, or for kExamples 1 for a desirable answer and 0 for another.
+  double figure(int64_t pair) const { return figures_[pair]; }
 
   std::span<const int32_t> ids(int64_t pair, int64_t answer) const;
   std::span<const char> learned(int64_t pair, int64_t answer) const;
@@ -86,5 +94,9 @@ class PreferenceData {
   std::vector<Line> lines_;
   InstructionCounts counts_;
 };
+
+// Fills a micro-batch: row i is pair first + i if that is below `end`. The other rows have no
+// answer.
+void fill_pair_batch(const PreferenceData& data, int64_t first, int64_t end, const BatchView& out);
 
 }  // namespace tessera::data

@@ -20,16 +20,11 @@ int64_t microbatches_of(const Program& p) {
 
 }  // namespace
 
-// Training and validation, then the smaller steps.
+// Its own program follows training, validation and the smaller steps.
 size_t reference_program(const config::RunConfig& config) {
+  if (config.objective.reference == config::ReferenceSource::kPrecomputed) return kAnswersProgram;
   const auto request = config::compile_request(config, compile::ProgramKind::kTrain);
-  return 2 + compile::smaller_steps(request).size();
-}
-
-// With the reference from the weights of the start, both programs are the same.
-size_t answers_program(const config::RunConfig& config) {
-  const bool own = config.objective.reference == config::ReferenceSource::kAdaptersOff;
-  return reference_program(config) + (own ? 1 : 0);
+  return kAnswersProgram + 1 + compile::smaller_steps(request).size();
 }
 
 bool owns_answers(const runtime::RankPosition& p) {
@@ -44,12 +39,49 @@ std::span<const double> answer_sums(const runtime::Executor& executor) {
   return {sums.as<double>(), static_cast<size_t>(sums.elements())};
 }
 
+AnswerPass::AnswerPass(runtime::Engine& engine, size_t program, BatchMemory& batch,
+                       const data::PreferenceData& data, comm::World* world)
+    : executor_(engine.executor(program)),
+      data_(data),
+      world_(world),
+      view_(batch.view(executor_, 0)) {
+  const runtime::RankPosition& at = engine.position();
+  const int64_t own = std::ssize(view_.samples);
+  together_ = own * group_size(at.mesh, data_ranks());
+  begin_ = own * group_index(at.mesh, data_ranks(), at.at);
+  owns_ = owns_answers(at);
+}
+
+std::vector<double> AnswerPass::run(int64_t first, int64_t end) {
+  constexpr int64_t kNumbers = kAnswersPerRow * kAnswerColumns;
+  data::fill_pair_batch(data_, first + begin_, end, view_);
+  executor_.run();
+  const int64_t count = std::min(together_, end - first);
+  const int64_t own = std::clamp<int64_t>(count - begin_, 0, std::ssize(view_.samples));
+  std::vector<double> sums(kNumbers * count);
+  if (owns_ && own > 0)
+    std::ranges::copy(answer_sums(executor_).first(kNumbers * own),
+                      sums.begin() + kNumbers * begin_);
+  if (world_ != nullptr) world_->all_reduce(sums, comm::Reduction::kSum);
+  return sums;
+}
+
+std::vector<double> sums_of_pairs(AnswerPass& pass, int64_t pairs,
+                                  const std::function<void(int64_t)>& on_progress) {
+  std::vector<double> sums;
+  for (int64_t first = 0; first < pairs; first += pass.together()) {
+    const std::vector<double> more = pass.run(first, pairs);
+    sums.insert(sums.end(), more.begin(), more.end());
+    on_progress(std::min(first + pass.together(), pairs));
+  }
+  return sums;
+}
+
 void estimate_kl(const config::RunConfig& config, runtime::Engine& engine, size_t program,
                  comm::World* world, BatchMemory& batch) {
   if (config.objective.kind != config::ObjectiveKind::kKto) return;
   const int64_t number = batch.step();
-  runtime::Executor &step = engine.executor(program),
-                    &answers = engine.executor(answers_program(config));
+  runtime::Executor &step = engine.executor(program), &answers = engine.executor(kAnswersProgram);
   std::vector<StoredBatch> all = batch.stored(step, microbatches_of(engine.program(program)));
   const bool owns = owns_answers(engine.position());
   std::array<double, 2> sums = {};  // the sum of the differences, and their number

@@ -27,9 +27,12 @@ std::vector<std::string> data_lines(const TrainingRowReader& rows,
       fmt::format("data      {} · {}",
                   counts ? data::describe(*counts) : format_count(rows.tokens()) + " tokens",
                   read_times(epochs))};
-  for (const auto& [name, data] : validation)
-    if (const data::InstructionData* set = data->instructions())
-      lines.push_back(fmt::format("validate  {}: {}", name, data::describe(set->counts())));
+  for (const ValidationSet& set : validation) {
+    const data::InstructionData* const asked = set.data ? set.data->instructions() : nullptr;
+    if (!asked && !set.pairs) continue;
+    lines.push_back(fmt::format("validate  {}: {}", set.name,
+                                data::describe(asked ? asked->counts() : set.pairs->counts())));
+  }
   if (epochs >= kManyEpochs)
     lines.push_back(fmt::format(
         "warning   the data is read {:.0f} times: the model will memorize it. Use more data, "
@@ -49,9 +52,11 @@ Tree data_counts(const TrainingRowReader& rows, int64_t samples) {
 }
 
 std::string validation_line(const ValidationMetrics& m) {
-  return fmt::format("step {} validation loss{} {:.3f} ({:.3f} bits/byte)", format_count(m.step),
-                     m.name == "validation" ? "" : " on " + m.name, m.validation_loss,
-                     m.bits_per_byte);
+  std::string figures;
+  if (m.bits_per_byte) figures = fmt::format("{:.3f} bits/byte", *m.bits_per_byte);
+  if (m.preference) figures = text_of(*m.preference);
+  return fmt::format("step {} validation loss{} {:.3f} ({})", format_count(m.step),
+                     m.name == "validation" ? "" : " on " + m.name, m.validation_loss, figures);
 }
 
 }  // namespace tessera::train

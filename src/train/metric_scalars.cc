@@ -86,6 +86,29 @@ constexpr EnumArray<Metric, MetricName> kNames = {
     MetricName{"bits_per_byte", "validation/bits_per_byte/{dataset}",
                "tessera_validation_bits_per_byte",
                "Validation loss in bits per byte of the text in UTF-8"},
+    MetricName{"validation_rewards_chosen", "validation/rewards/chosen/{dataset}",
+               "tessera_validation_reward_chosen",
+               "Reward of the chosen answers, mean over the pairs of the dataset"},
+    MetricName{"validation_rewards_rejected", "validation/rewards/rejected/{dataset}",
+               "tessera_validation_reward_rejected",
+               "Reward of the rejected answers of the dataset"},
+    MetricName{"validation_rewards_margins", "validation/rewards/margins/{dataset}",
+               "tessera_validation_reward_margin",
+               "Difference between the rewards of chosen and rejected answers of the dataset"},
+    MetricName{"validation_rewards_accuracies", "validation/rewards/accuracies/{dataset}",
+               "tessera_validation_reward_accuracy_ratio",
+               "Share of pairs of the dataset whose chosen answer has the larger reward"},
+    MetricName{"validation_logps_chosen", "validation/logps/chosen/{dataset}",
+               "tessera_validation_log_probability_chosen",
+               "Log-probability of the chosen answers of the dataset, sum over their tokens"},
+    MetricName{"validation_logps_rejected", "validation/logps/rejected/{dataset}",
+               "tessera_validation_log_probability_rejected",
+               "Log-probability of the rejected answers of the dataset"},
+    MetricName{"validation_kl", "validation/kl/{dataset}", "tessera_validation_kl_divergence",
+               "Estimate of the KL divergence on the dataset, with objective kto"},
+    MetricName{"validation_nll_loss", "validation/nll_loss/{dataset}",
+               "tessera_validation_chosen_cross_entropy",
+               "Cross-entropy of the chosen answers of the dataset, with objective orpo"},
     MetricName{"examples", "task/{task}/examples", "tessera_task_examples",
                "Evaluated examples of the task"},
     MetricName{"{metric}", "task/{task}/{metric}", "tessera_task_value", "Metric of the task"},
@@ -116,6 +139,15 @@ void add(const PreferenceMetrics& m, std::vector<MetricScalar>& out) {
   }
   if (m.kl) out.push_back({Metric::kKl, *m.kl});
   if (m.chosen_nll) out.push_back({Metric::kChosenNll, *m.chosen_nll});
+}
+
+// Returns the figure of a validation set for a figure of the pairs of a step.
+Metric of_validation(Metric m) {
+  constexpr auto kFirst = static_cast<int>(Metric::kRewardChosen);
+  constexpr auto kOwn = static_cast<int>(Metric::kValidationRewardChosen);
+  static_assert(static_cast<int>(Metric::kValidationChosenNll) - kOwn ==
+                static_cast<int>(Metric::kChosenNll) - kFirst);
+  return static_cast<Metric>(static_cast<int>(m) - kFirst + kOwn);
 }
 
 }  // namespace
@@ -171,8 +203,15 @@ std::vector<MetricScalar> scalars_of(const SourceMetrics& m) {
 }
 
 std::vector<MetricScalar> scalars_of(const ValidationMetrics& m) {
-  return {{Metric::kValidationLoss, m.validation_loss, {{"dataset", m.name}}},
-          {Metric::kBitsPerByte, m.bits_per_byte, {{"dataset", m.name}}}};
+  std::vector<MetricScalar> out = {{Metric::kValidationLoss, m.validation_loss}};
+  if (m.bits_per_byte) out.push_back({Metric::kBitsPerByte, *m.bits_per_byte});
+  if (m.preference) {
+    std::vector<MetricScalar> of_step;
+    add(*m.preference, of_step);
+    for (const MetricScalar& s : of_step) out.push_back({of_validation(s.metric), s.value});
+  }
+  for (MetricScalar& s : out) s.labels = {{"dataset", m.name}};
+  return out;
 }
 
 std::vector<MetricScalar> scalars_of(const TaskMetrics& m) {

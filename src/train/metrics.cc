@@ -27,20 +27,26 @@ void set(Tree& t, const StepCommunication& c) {
   t.set("slowest_over_mean", Tree(c.slowest_over_mean));
 }
 
-void set(Tree& t, const PreferenceMetrics& m) {
-  t.set("rewards_chosen", Tree(m.chosen_reward));
-  t.set("rewards_rejected", Tree(m.rejected_reward));
-  t.set("rewards_margins", Tree(m.margin()));
-  if (m.has_accuracy) t.set("rewards_accuracies", Tree(m.accuracy));
+}  // namespace
+
+std::vector<std::pair<std::string, double>> figures_of(const PreferenceMetrics& m) {
+  std::vector<std::pair<std::string, double>> out = {{"rewards_chosen", m.chosen_reward},
+                                                     {"rewards_rejected", m.rejected_reward},
+                                                     {"rewards_margins", m.margin()}};
+  if (m.has_accuracy) out.emplace_back("rewards_accuracies", m.accuracy);
   if (m.has_log_probs) {
-    t.set("logps_chosen", Tree(m.chosen_log_prob));
-    t.set("logps_rejected", Tree(m.rejected_log_prob));
+    out.emplace_back("logps_chosen", m.chosen_log_prob);
+    out.emplace_back("logps_rejected", m.rejected_log_prob);
   }
-  if (m.kl) t.set("kl", Tree(*m.kl));
-  if (m.chosen_nll) t.set("nll_loss", Tree(*m.chosen_nll));
+  if (m.kl) out.emplace_back("kl", *m.kl);
+  if (m.chosen_nll) out.emplace_back("nll_loss", *m.chosen_nll);
+  return out;
 }
 
-}  // namespace
+std::string text_of(const PreferenceMetrics& m) {
+  const std::string margin = fmt::format("margin {:.3f}", m.margin());
+  return m.has_accuracy ? fmt::format("accuracy {:.3f}, {}", m.accuracy, margin) : margin;
+}
 
 std::string to_json_line(const StepMetrics& m) {
   Tree t = Tree::object();
@@ -63,7 +69,8 @@ std::string to_json_line(const StepMetrics& m) {
   if (m.z_loss) t.set("z_loss", Tree(*m.z_loss));
   if (m.mtp_loss) t.set("mtp_loss", Tree(*m.mtp_loss));
   if (m.noise_scale) t.set("noise_scale", Tree(*m.noise_scale));
-  if (m.preference) set(t, *m.preference);
+  if (m.preference)
+    for (const auto& [key, value] : figures_of(*m.preference)) t.set(key, Tree(value));
   if (m.router) {
     t.set("router_loss", Tree(m.router->loss));
     t.set("busiest_expert", Tree(m.router->busiest));
@@ -78,7 +85,10 @@ std::string to_json_line(const ValidationMetrics& m) {
   t.set("step", Tree(m.step));
   t.set("name", Tree(m.name));
   t.set("validation_loss", Tree(m.validation_loss));
-  t.set("bits_per_byte", Tree(m.bits_per_byte));
+  if (m.bits_per_byte) t.set("bits_per_byte", Tree(*m.bits_per_byte));
+  if (m.preference)
+    for (const auto& [key, value] : figures_of(*m.preference))
+      t.set("validation_" + key, Tree(value));
   return to_json(t);
 }
 

@@ -11,7 +11,8 @@
 //    capacity; with pairs of answers also
 //    "rewards_chosen", "rewards_rejected", "rewards_margins", "rewards_accuracies", "logps_chosen",
 //    "logps_rejected", "kl", "nll_loss"; "z_loss", "mtp_loss" and "noise_scale" if the run has them
-//   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   per validation set
+//   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   per validation set; of pairs
+//    of answers, instead of "bits_per_byte" the keys of a step with "validation_" in front
 //   {"step":8,"source":"wiki","source_loss":…,"source_tokens":…}   per dataset of a blend
 //   {"step":8,"task":"piqa","examples":…,"accuracy":…,"accuracy_error":…}   per task
 //
@@ -26,6 +27,8 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "train/step_communication.h"
@@ -58,6 +61,11 @@ struct PreferenceMetrics {
   double margin() const { return chosen_reward - rejected_reward; }
 };
 
+// Returns the figures that the objective has, with their keys in a line of a step.
+std::vector<std::pair<std::string, double>> figures_of(const PreferenceMetrics& m);
+// Returns "accuracy 0.750, margin 0.312", without an accuracy for kto.
+std::string text_of(const PreferenceMetrics& m);
+
 struct StepMetrics {
   int64_t step = 0;            // from 1
   int64_t tokens = 0;          // loss tokens since the start of the run, including this step
@@ -81,9 +89,10 @@ struct StepMetrics {
 
 struct ValidationMetrics {
   int64_t step = 0;
-  std::string name;            // name of the validation set
-  double validation_loss = 0;  // mean over its tokens
-  double bits_per_byte = 0;    // per byte of its text in UTF-8
+  std::string name;                                  // name of the validation set
+  double validation_loss = 0;                        // mean over its tokens or pairs
+  std::optional<double> bits_per_byte = {};          // per byte of its text in UTF-8, with tokens
+  std::optional<PreferenceMetrics> preference = {};  // with pairs of answers
 };
 
 // The training loss of a step on the samples of one dataset of a blend.

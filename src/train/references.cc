@@ -122,72 +122,14 @@ class ReferenceFile {
   Path path_;
 };
 
-// Runs the reference program on consecutive pairs, as many as all ranks together have rows.
-class Pass {
- public:
-  Pass(const config::RunConfig& config, Trainer& trainer, const data::PreferenceData& data,
-       comm::World& world)
-      : data_(data),
-        world_(world),
-        executor_(trainer.engine().executor(reference_program(config))),
-        view_(batch_.view(executor_, 0)),
-        tokens_(config.data.sequence_length),
-        rank_(trainer.data_rank()),
-        together_(std::ssize(view_.samples) * config.layout.data) {
-    owns_ = owns_answers(trainer.engine().position());
-  }
-
-  int64_t together() const { return together_; }
-
-  // Returns the log-probabilities of the pairs from `first` on, on every rank.
-  std::vector<double> run(int64_t first) {
-    const int64_t own = std::ssize(view_.samples), begin = first + rank_ * own;
-    for (int64_t b = 0; b < own; ++b) write_row(begin + b, b);
-    executor_.run();
-    const int64_t count = std::min(together_, data_.pairs() - first);
-    std::vector<double> out(kAnswersPerRow * count);
-    for (int64_t b = 0; owns_ && b < own && begin + b < data_.pairs(); ++b)
-      for (int64_t a = 0; a < kAnswersPerRow; ++a)
-        out[kAnswersPerRow * (begin + b - first) + a] =
-            answer_sums(executor_)[(b * kAnswersPerRow + a) * kAnswerColumns];
-    world_.all_reduce(out, comm::Reduction::kSum);
-    for (size_t i = 0; i < out.size(); ++i)
-      if (!std::isfinite(out[i]))
-        throw NumericError("{}: the log-probability of an answer under the reference model is {}",
-                           data_.place(first + static_cast<int64_t>(i) / kAnswersPerRow), out[i]);
-    return out;
-  }
-
- private:
-  // Writes the row of a pair, or one without answers past the last pair.
-  void write_row(int64_t pair, int64_t b) {
-    std::vector<int32_t> tokens(tokens_), labels(tokens_), positions(tokens_), answers(tokens_);
-    const auto row = [&](auto all) {
-      const size_t length = all.size() / view_.samples.size();
-      return all.subspan(b * length, length);
-    };
-    const data::SampleRow whole = {
-        tokens, labels, positions, row(view_.documents), {}, answers, row(view_.references)};
-    if (pair < data_.pairs())
-      data_.read_pair(pair, whole);
-    else
-      data::clear_row(0, whole);
-    data::copy_part(tokens, 1, view_.part, row(view_.tokens));
-    data::copy_part(labels, 1, view_.part, row(view_.labels));
-    data::copy_part(positions, 1, view_.part, row(view_.positions));
-    data::copy_part(answers, 1, view_.part, row(view_.answers));
-    view_.samples[b] = pair;
-  }
-
-  const data::PreferenceData& data_;
-  comm::World& world_;
-  runtime::Executor& executor_;
-  BatchMemory batch_;
-  data::BatchView view_;
-  size_t tokens_;
-  int64_t rank_, together_;
-  bool owns_ = false;
-};
+// Throws NumericError for a log-probability of the pairs from `first` on that is not finite.
+void require_finite(std::span<const double> numbers, const data::PreferenceData& data,
+                    int64_t first) {
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (!std::isfinite(numbers[i]))
+      throw NumericError("{}: the log-probability of an answer under the reference model is {}",
+                         data.place(first + static_cast<int64_t>(i) / kAnswersPerRow), numbers[i]);
+}
 
 std::string to_bytes(const std::vector<double>& x) {
   return {reinterpret_cast<const char*>(x.data()), x.size() * sizeof(double)};
@@ -195,15 +137,23 @@ std::string to_bytes(const std::vector<double>& x) {
 
 }  // namespace
 
-void set_references(const config::RunConfig& config, Trainer& trainer, data::PreferenceData& data,
-                    comm::World& world, const ReferencePass& pass) {
+std::vector<double> log_probs_of(std::span<const double> sums) {
+  std::vector<double> out;
+  for (size_t i = kAnswerSum; i < sums.size(); i += kAnswerColumns) out.push_back(sums[i]);
+  return out;
+}
+
+namespace {
+
+// Gives one set its log-probabilities. `weights` is the key of the reference model, on rank 0.
+void set_references_of(data::PreferenceData& data, const std::string& weights,
+                       const config::RunConfig& config, Trainer& trainer, comm::World& world,
+                       const ReferencePass& pass) {
   const bool writes = world.rank() == 0;
   const ReferenceFile file(pass.run, data);
-  std::string weights, bytes;
+  std::string bytes;
   comm::on_all(world, [&] {
-    if (!writes) return;
-    if (pass.has_reference_weights) weights = weights_key(config, pass.checkpoint);
-    bytes = to_bytes(file.read(weights));
+    if (writes) bytes = to_bytes(file.read(weights));
   });
   world.broadcast(bytes, 0);
   std::vector<double> all(bytes.size() / sizeof(double));
@@ -217,16 +167,16 @@ void set_references(const config::RunConfig& config, Trainer& trainer, data::Pre
   if (!pass.has_reference_weights &&
       config.objective.reference != config::ReferenceSource::kAdaptersOff)
     throw Error(
-        "{}: {}, expected those of {} pairs under the reference model. The weights of this run "
-        "have "
-        "been trained since, so they cannot be computed again. Restore the file, use the data that "
-        "the run began with, or start a new run",
+        "{}: {}, expected those of the {} pairs of {} under the reference model. The weights of "
+        "this run have been trained since, so they cannot be computed again. Restore the file, use "
+        "the data that the run began with, or start a new run",
         file.path().string(),
         std::filesystem::exists(file.path())
             ? fmt::format("has the log-probabilities of {} pairs", std::ssize(all) / kAnswersPerRow)
             : "does not exist",
-        pairs);
-  Pass forward(config, trainer, data, world);
+        pairs, fmt::join(data.files(), ", "));
+  BatchMemory batch;
+  AnswerPass forward(trainer.engine(), reference_program(config), batch, data, &world);
   all.resize(std::ssize(all) / kAnswersPerRow / forward.together() * forward.together() *
              kAnswersPerRow);
   const int64_t known = std::ssize(all) / kAnswersPerRow;
@@ -235,16 +185,37 @@ void set_references(const config::RunConfig& config, Trainer& trainer, data::Pre
   });
   for (int64_t first = known; first < pairs; first += forward.together()) {
     pass.doing(fmt::format("computing reference log-probabilities, pair {} of {}", first, pairs));
-    const std::vector<double> sums = forward.run(first);
-    all.insert(all.end(), sums.begin(), sums.end());
+    const std::vector<double> found = log_probs_of(forward.run(first, pairs));
+    require_finite(found, data, first);
+    all.insert(all.end(), found.begin(), found.end());
     comm::on_all(world, [&] {
-      if (writes) file.append(sums);
+      if (writes) file.append(found);
     });
   }
   pass.say(fmt::format(
       "reference log-probabilities of {} pairs computed{}", format_count(pairs),
       known > 0 ? fmt::format(", the first {} from the run directory", format_count(known)) : ""));
   data.set_references(std::move(all));
+}
+
+}  // namespace
+
+void set_references(const config::RunConfig& config, Trainer& trainer,
+                    std::span<data::PreferenceData* const> sets, comm::World& world,
+                    const ReferencePass& pass) {
+  std::string weights;
+  comm::on_all(world, [&] {
+    if (world.rank() == 0 && pass.has_reference_weights)
+      weights = weights_key(config, pass.checkpoint);
+  });
+  for (data::PreferenceData* data : sets)
+    set_references_of(*data, weights, config, trainer, world, pass);
+}
+
+std::vector<double> stored_references(const Path& run, const data::PreferenceData& data) {
+  std::vector<double> found = ReferenceFile(run, data).read("");
+  if (std::ssize(found) < kAnswersPerRow * data.pairs()) found.clear();
+  return found;
 }
 
 }  // namespace tessera::train

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "comm/world.h"
@@ -26,11 +28,18 @@ struct ReferencePass {
   std::function<void(const std::string&)> doing;  // reports an activity to the monitor
 };
 
-// Gives `data` the log-probabilities under the reference model, from the file of the run or by a
-// pass over the data. Collective; the trainer has its weights, and no step has been prepared.
-// Throws Error if the run resumes without its file, unless the reference are the weights without
-// adapters, which a run does not change; and if a log-probability is not finite.
-void set_references(const config::RunConfig& config, Trainer& trainer, data::PreferenceData& data,
-                    comm::World& world, const ReferencePass& pass);
+// Gives each of the sets the log-probabilities under the reference model, from its file of the run
+// or by a pass over the data. Collective; the trainer has its weights, and no step has been
+// prepared. Throws Error if the run resumes without a file, unless the reference are the weights
+// without adapters, which a run does not change; and if a log-probability is not finite.
+void set_references(const config::RunConfig& config, Trainer& trainer,
+                    std::span<data::PreferenceData* const> sets, comm::World& world,
+                    const ReferencePass& pass);
+
+// Returns the log-probabilities of the pairs that the run directory has, two per pair, or none.
+std::vector<double> stored_references(const Path& run, const data::PreferenceData& data);
+
+// Returns the log-probabilities among sums of answers [pairs, kAnswersPerRow, kAnswerColumns].
+std::vector<double> log_probs_of(std::span<const double> sums);
 
 }  // namespace tessera::train

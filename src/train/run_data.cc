@@ -101,6 +101,12 @@ data::InstructionSpec instruction_spec(const config::RunConfig& config,
   return spec;
 }
 
+std::unique_ptr<data::PreferenceData> preference_data(const config::RunConfig& config,
+                                                      const data::InstructionSpec& spec,
+                                                      const data::Tokenizer& tokenizer) {
+  return std::make_unique<data::PreferenceData>(spec, use_of(config.objective.kind), tokenizer);
+}
+
 // Opens one of the two kinds of data. Instructions count as a single source, whose position is a
 // row number.
 TrainingRowReader::TrainingRowReader(const config::RunConfig& config, int64_t vocabulary,
@@ -109,8 +115,7 @@ TrainingRowReader::TrainingRowReader(const config::RunConfig& config, int64_t vo
   if (config.model.encoder_layers > 0) data::require_padding(tokenizer, tokenizer_name(config));
   if (config.objective.has_pairs()) {
     const data::InstructionSpec spec = instruction_spec(config, tokenizer);
-    preferences_ =
-        std::make_unique<data::PreferenceData>(spec, use_of(config.objective.kind), tokenizer);
+    preferences_ = preference_data(config, spec, tokenizer);
     start_.order = {spec.sequence_length, spec.seed, ""};
     start_.sources = {{fmt::format("{}", fmt::join(spec.files, ", ")), identity_of(*preferences_),
                        0, 0, preferences_->pairs(), 1}};
@@ -255,13 +260,17 @@ std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int6
   if (config.data.instructions.empty()) {
     const data::DatasetSpec training = training_spec(config, vocabulary, tokenizer);
     for (const ValidationSpec& v : validation_specs(config, training))
-      out.push_back({v.name, std::make_unique<data::ValidationData>(v.spec)});
+      out.push_back({v.name, std::make_unique<data::ValidationData>(v.spec), nullptr});
     return out;
   }
   for (const config::ValidationSource& source : config.data.validation) {
     data::InstructionSpec spec = instruction_spec(config, tokenizer);
     spec.files = {source.prefix};
-    out.push_back({source.name, std::make_unique<data::ValidationData>(spec, tokenizer)});
+    if (config.objective.has_pairs())
+      out.push_back({source.name, nullptr, preference_data(config, spec, tokenizer)});
+    else
+      out.push_back(
+          {source.name, std::make_unique<data::ValidationData>(spec, tokenizer), nullptr});
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // The data of a run file: the samples to train on, and the validation sets.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,11 @@ data::DatasetSpec training_spec(const config::RunConfig& config, int64_t vocabul
 
 data::InstructionSpec instruction_spec(const config::RunConfig& config,
                                        const data::Tokenizer& tokenizer);
+
+// Opens preference data as the objective uses it.
+std::unique_ptr<data::PreferenceData> preference_data(const config::RunConfig& config,
+                                                      const data::InstructionSpec& spec,
+                                                      const data::Tokenizer& tokenizer);
 
 // The rows that a run trains on, from datasets, from instruction files, or from pairs of answers if
 // the objective compares answers. Only position() may be called from several threads at once.
@@ -93,13 +99,15 @@ std::vector<ValidationSpec> validation_specs(const config::RunConfig& config, in
 std::vector<ValidationSpec> validation_specs(const config::RunConfig& config,
                                              data::DatasetSpec training);
 
+// One of `data` and `pairs` is null.
 struct ValidationSet {
   std::string name;
   std::unique_ptr<data::ValidationData> data;
+  std::unique_ptr<data::PreferenceData> pairs;
 };
 
 // Opens the validation sets of a run: those of validation_specs(), or with data.instructions each
-// file of data.validation.
+// file of data.validation, which has pairs of answers if the objective compares them.
 std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int64_t vocabulary,
                                            const data::Tokenizer& tokenizer);
 

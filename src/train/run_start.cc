@@ -40,8 +40,9 @@ void require_vocabulary(const config::RunConfig& config, const data::Tokenizer& 
                         const TrainingRowReader& rows, std::span<const ValidationSet> validation) {
   const int64_t vocabulary = config.model.vocabulary;
   if (rows.preferences()) {
-    if (tokenizer.vocabulary_size() > vocabulary)
-      rows.preferences()->require_vocabulary(vocabulary);
+    if (tokenizer.vocabulary_size() <= vocabulary) return;
+    rows.preferences()->require_vocabulary(vocabulary);
+    for (const ValidationSet& set : validation) set.pairs->require_vocabulary(vocabulary);
     return;
   }
   if (rows.instructions()) {
@@ -266,8 +267,10 @@ void RunStart::start() {
 void RunStart::set_references(const LoadedStart& loaded) {
   if (!config_.objective.has_reference()) return;
   const bool trained = !start_.candidates.empty() && start_.load == config::Load::kAll;
+  std::vector<data::PreferenceData*> sets = parts_.validation->pairs();
+  sets.insert(sets.begin(), parts_.input->rows().preferences());
   train::set_references(
-      config_, *parts_.trainer, *parts_.input->rows().preferences(), world_,
+      config_, *parts_.trainer, sets, world_,
       {directory(), loaded.checkpoint, !trained, [this](const std::string& line) { say(line); },
        [this](const std::string& what) { reporter_.doing(what); }});
 }

@@ -28,6 +28,8 @@ class RunValidation {
                                          const OnProgress& on_progress) const;
 
   const std::vector<ValidationSet>& sets() const { return sets_; }
+  // Returns the sets of pairs of answers.
+  std::vector<data::PreferenceData*> pairs() const;
 
  private:
   int64_t limit_;  // sequences per set; 0: all

@@ -23,6 +23,7 @@
 #include "train/answer_sums.h"
 #include "train/initial_adapters.h"
 #include "train/load_state.h"
+#include "train/pair_metrics.h"
 #include "train/quantized_weights.h"
 #include "train/run_programs.h"
 
@@ -30,9 +31,10 @@ namespace tessera::train {
 namespace {
 
 // Indices of the programs; kRamp is the first one of the batch-size warm-up. The program of one
-// micro-batch for the gradient-noise scale is after those, and the ones that compute
-// log-probabilities of answers are the last (train/answer_sums.h).
+// micro-batch for the gradient-noise scale is after those, and that of the reference model, where
+// it has one of its own, is the last (train/answer_sums.h).
 constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;
+static_assert(kAnswersProgram == kValidate);
 
 // Returns the program of a step (from 1). The first steps may have the batch sizes of the warm-up.
 size_t program_of(const config::BatchSection& b, int64_t step) {
@@ -68,28 +70,6 @@ std::optional<double> mtp_loss_of(const model::ModelConfig& m, const double* rep
   return report[kAheadLoss] / std::max(report[kAheadTokens], 1.0);
 }
 
-// Returns the figures of pairs; nothing if the run learns from tokens.
-std::optional<PreferenceMetrics> preference_of(const config::ObjectiveSection& objective,
-                                               const double* report) {
-  using Kind = config::ObjectiveKind;
-  if (!objective.has_pairs()) return std::nullopt;
-  const double pairs = std::max(report[kLossTokens], 1.0);
-  const bool kto = objective.kind == Kind::kKto;
-  const double chosen = kto ? std::max(report[kPreferred], 1.0) : pairs;
-  const double rejected = kto ? std::max(report[kLossTokens] - report[kPreferred], 1.0) : pairs;
-  PreferenceMetrics m;
-  m.chosen_reward = report[kChosenReward] / chosen;
-  m.rejected_reward = report[kRejectedReward] / rejected;
-  m.accuracy = report[kPreferred] / pairs;
-  m.chosen_log_prob = report[kChosenLogProb] / chosen;
-  m.rejected_log_prob = report[kRejectedLogProb] / rejected;
-  m.has_accuracy = !kto;
-  m.has_log_probs = objective.kind != Kind::kReward;
-  if (kto) m.kl = report[kObjectiveFigure] / pairs;
-  if (objective.kind == Kind::kOrpo) m.chosen_nll = report[kObjectiveFigure] / pairs;
-  return m;
-}
-
 // Returns views of the pieces of a program that this rank owns.
 std::vector<checkpoint::StateTensor> owned(const runtime::Engine& engine,
                                            const std::vector<StateShard>& shards, size_t program) {
@@ -114,18 +94,6 @@ void write_numbers(runtime::Executor& e, const auto& input, const config::RunCon
   state[kAverageShare] = config::average_share(config.schedule, input.update);
 }
 
-// Returns the requests of reference_program() and answers_program().
-std::vector<compile::CompileRequest> answers_requests(const config::RunConfig& config,
-                                                      compile::CompileRequest validation) {
-  if (!config.objective.has_reference()) return {};
-  validation.keep_answer_sums = true;
-  if (config.objective.reference == config::ReferenceSource::kPrecomputed) return {validation};
-  compile::CompileRequest reference = validation;
-  reference.adapters.alpha = 0;  // adapters stay in the state, but add 0
-  if (config.objective.kind != config::ObjectiveKind::kKto) return {reference};
-  return {reference, validation};
-}
-
 // Fills `view` with the rows numbered rows[first], rows[first + 1], …, where rows are numbered
 // through all micro-batches of this rank. If `rows` ends earlier, the rest of the view gets a row
 // without labels, which has no loss.
@@ -139,6 +107,52 @@ void write_rows(std::span<const StoredBatch> batches, std::span<const int64_t> r
     copy_row(batches[row / micro], row % micro, view, b);
     if (missing) std::ranges::fill(view.labels.subspan(b * length, length), data::kIgnoredLabel);
   }
+}
+
+int64_t data_rank_of(const runtime::Engine& engine) {
+  const runtime::RankPosition& p = engine.position();
+  return group_index(p.mesh, data_ranks(), p.at);
+}
+
+using OnProgress = std::function<void(int64_t)>;
+
+ValidationResult validate_tokens(const config::RunConfig& config, runtime::Engine& engine,
+                                 BatchMemory& batch, const data::ValidationData& data,
+                                 int64_t sequences, const OnProgress& on_progress) {
+  runtime::Executor& e = engine.executor(kValidate);
+  const data::BatchView view = batch.view(e, 0);
+  ValidationResult total;
+  // All data-parallel ranks together handle `together` consecutive samples per run.
+  const int64_t micro = config.batch.micro, together = micro * config.layout.data;
+  for (int64_t first = 0; first < sequences; first += together) {
+    // A rank that cannot read its rows continues with empty ones, because the other ranks wait for
+    // it in collectives.
+    try {
+      data::fill_validation_batch(data, first + data_rank_of(engine) * micro, sequences, view);
+    } catch (const std::exception& error) {
+      if (total.error.empty()) total.error = error.what();
+      data::fill_validation_batch(data, first, 0, view);
+    }
+    e.run();
+    const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
+    total.loss_sum += report[kLossSum];
+    total.tokens += report[kLossTokens];
+    on_progress(std::min(first + together, sequences));
+  }
+  return total;
+}
+
+// The loss is computed from the sums of all pairs, so it does not depend on how they are divided.
+ValidationResult validate_pairs(const config::RunConfig& config, runtime::Engine& engine,
+                                BatchMemory& batch, comm::World* world,
+                                const data::PreferenceData& data, int64_t pairs,
+                                const OnProgress& on_progress) {
+  AnswerPass pass(engine, kAnswersProgram, batch, data, world);
+  const std::vector<double> sums = sums_of_pairs(pass, pairs, on_progress);
+  const PairsResult r =
+      result_of_pairs(config.objective, losses_of_pairs(config.objective, data, sums));
+  const auto count = static_cast<double>(r.pairs);
+  return {.loss_sum = r.loss * count, .tokens = count, .error = "", .preference = r.figures};
 }
 
 }  // namespace
@@ -161,6 +175,7 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
   compile::CompileRequest validation =
       config::compile_request(config, compile::ProgramKind::kValidate);
   validation.stage = request.stage;
+  validation.keep_answer_sums = config.objective.has_pairs();
   std::vector<Program> programs;
   programs.push_back(compile::compile(request, target));
   require_memory(config, programs[0], limit, target);
@@ -173,8 +188,11 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
                    warms_up ? "a step of batch.warmup_sizes"
                             : "the measurement of metrics.noise_scale_every_steps");
   }
-  for (const compile::CompileRequest& r : answers_requests(config, validation))
-    programs.push_back(compile::compile(r, target));
+  if (config.objective.reference == config::ReferenceSource::kAdaptersOff) {
+    compile::CompileRequest reference = validation;
+    reference.adapters.alpha = 0;  // adapters stay in the state, but add 0
+    programs.push_back(compile::compile(reference, target));
+  }
   engine_ = std::make_unique<runtime::Engine>(
       std::move(programs), std::move(kernels),
       runtime::EngineOptions{&world, config.compiler.poison, std::move(now_s)});
@@ -187,10 +205,7 @@ void Trainer::initialise() {
   updates_ = 0;
 }
 
-int64_t Trainer::data_rank() const {
-  const runtime::RankPosition& p = engine_->position();
-  return group_index(p.mesh, data_ranks(), p.at);
-}
+int64_t Trainer::data_rank() const { return data_rank_of(*engine_); }
 
 void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) {
   const bool fresh = what == config::Load::kWeights;
@@ -275,7 +290,9 @@ StepResult Trainer::result_of(const StepInput& input) {
           .data_s = input.data_s,
           .router = router_of(config_, report),
           .mtp_loss = mtp_loss_of(config_.model, report),
-          .preference = preference_of(config_.objective, report),
+          .preference = config_.objective.has_pairs()
+                            ? std::optional(preference_of(config_.objective, report))
+                            : std::nullopt,
           .z_loss = z_loss_of(config_.loss, report),
           .communication = &e.communication()};
 }
@@ -357,31 +374,15 @@ bool Trainer::can_continue() {
   return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquareSum]);
 }
 
-ValidationResult Trainer::validate(const data::ValidationData& data, int64_t sequences,
+ValidationResult Trainer::validate(ValidationRows rows, int64_t samples,
                                    const std::function<void(int64_t)>& on_progress) {
-  runtime::Executor& e = engine_->executor(kValidate);
-  const data::BatchView view = batch_.view(e, 0);
-  ValidationResult total;
   if (engine_->keeps_iterates()) engine_->round_weights(runtime::WeightsRead::kMaster);
-  // All data-parallel ranks together handle `together` consecutive samples per run.
-  const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
-  for (int64_t first = 0; first < sequences; first += together) {
-    // A rank that cannot read its rows continues with empty ones, because the other ranks wait for
-    // it in collectives.
-    try {
-      data::fill_validation_batch(data, first + data_rank() * micro, sequences, view);
-    } catch (const std::exception& error) {
-      if (total.error.empty()) total.error = error.what();
-      data::fill_validation_batch(data, first, 0, view);
-    }
-    e.run();
-    const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
-    total.loss_sum += report[kLossSum];
-    total.tokens += report[kLossTokens];
-    on_progress(std::min(first + together, sequences));
-  }
+  const ValidationResult r =
+      rows.pairs != nullptr
+          ? validate_pairs(config_, *engine_, batch_, world_, *rows.pairs, samples, on_progress)
+          : validate_tokens(config_, *engine_, batch_, *rows.data, samples, on_progress);
   if (engine_->keeps_iterates()) engine_->round_weights();
-  return total;
+  return r;
 }
 
 // Collects the rows of each group, so that each run of the validation program has samples of one

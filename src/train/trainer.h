@@ -13,6 +13,7 @@
 #include "compile/memory/memory_plan.h"
 #include "config/run_config.h"
 #include "data/batches.h"
+#include "data/preferences.h"
 #include "data/training_data.h"
 #include "runtime/engine.h"
 #include "train/batch_memory.h"
@@ -52,7 +53,17 @@ struct StepResult {
 struct ValidationResult {
   double loss_sum = 0, tokens = 0;
   std::string error;  // why this rank could not read its rows; the numbers are then meaningless
+  std::optional<PreferenceMetrics> preference = {};  // with pairs, which `tokens` then counts
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
+};
+
+// The set of a validation: a dataset or instructions, or pairs of answers.
+struct ValidationRows {
+  ValidationRows(const data::ValidationData& set) : data(&set) {}
+  ValidationRows(const data::PreferenceData& set) : pairs(&set) {}
+
+  const data::ValidationData* data = nullptr;  // one of these two is set
+  const data::PreferenceData* pairs = nullptr;
 };
 
 class Trainer {
@@ -117,11 +128,13 @@ class Trainer {
   // finite loss and gradient. It costs a step and changes nothing.
   bool can_continue();
 
-  // Validates on the first `sequences` samples of a set. `on_progress` is called after each batch
+  // Validates on the first `samples` samples of a set. `on_progress` is called after each batch
   // with the number of samples done. A row that cannot be read is reported in
   // ValidationResult::error instead of an exception. A schedule-free optimizer is validated at its
-  // average.
-  ValidationResult validate(const data::ValidationData& data, int64_t sequences,
+  // average. Pairs must have the log-probabilities under the reference model if the objective has
+  // one; what a loss reads from the batch of a step (z of kto, the tokens of orpo) is that of all
+  // samples together.
+  ValidationResult validate(ValidationRows rows, int64_t samples,
                             const std::function<void(int64_t)>& on_progress);
 
   // Returns the losses of the samples of the prepared step by group, with the present weights and

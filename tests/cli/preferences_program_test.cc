@@ -22,7 +22,7 @@ class PreferencesProgram : public ProgramFolder {
  protected:
   PreferencesProgram() {
     constexpr std::array kAnimals = {"ant", "bee", "cat", "dog", "elk", "fox", "gnu"};
-    std::string pairs, singles, examples;
+    std::string pairs, singles, examples, learned, held;
     for (size_t i = 0; i < 320; ++i) {
       const char *first = kAnimals[i % 7], *second = kAnimals[(i / 7) % 7];
       const auto message = [](const char* role, const std::string& text) {
@@ -31,9 +31,13 @@ class PreferencesProgram : public ProgramFolder {
       const std::string question = message("user", fmt::format("{} {}?", first, second)),
                         chosen = message("assistant", first),
                         rejected = message("assistant", fmt::format("{} or {}", first, second));
-      pairs += fmt::format(R"({{"prompt":{},"chosen":{},"rejected":{}}})"
-                           "\n",
-                           question, chosen, rejected);
+      const std::string pair = fmt::format(R"({{"prompt":{},"chosen":{},"rejected":{}}})"
+                                           "\n",
+                                           question, chosen, rejected);
+      pairs += pair;
+      // Questions that end in "gnu" are held out.
+      const bool is_held = second == kAnimals[6];
+      (is_held ? held : learned) += is_held && i > 49 ? "" : pair;
       const auto single = [&](bool good) {
         return fmt::format(R"({{"prompt":{},"completion":{})", question, good ? chosen : rejected);
       };
@@ -41,6 +45,8 @@ class PreferencesProgram : public ProgramFolder {
       examples += single(i % 4 == 0) + "}\n";
     }
     put("pairs.jsonl", pairs);
+    put("learned.jsonl", learned);
+    put("held.jsonl", held);
     put("singles.jsonl", singles);
     put("examples.jsonl", examples);
     put("template.jinja", kTemplate);
@@ -68,6 +74,11 @@ class PreferencesProgram : public ProgramFolder {
       if (const Tree* value = all.find(key)) values.push_back(number_in(*value).value_or(NAN));
     }
     return values;
+  }
+  Tree evaluated(const std::string& arguments, const std::string& before = "") const {
+    const ProgramResult r = run("eval " + arguments + " --json", before);
+    EXPECT_EQ(r.code, 0) << arguments << "\n" << r.err;
+    return r.code == 0 ? parse_json(r.out, "eval").find("results")->as_list()->at(0) : Tree();
   }
   std::string answer(const std::string& run) const {
     const Tree all = parse_json(
@@ -103,8 +114,7 @@ TEST_F(PreferencesProgram, EachObjectiveLearnsThatShortAnswersArePreferred) {
 // Each is rejected by its key, before anything is written.
 TEST_F(PreferencesProgram, WhatIsNotSupportedIsRejectedByItsKey) {
   for (const auto& [given, key] :
-       {std::pair{"data.validation=[pairs.jsonl]", "data.validation"},
-        {"data.template={prompt}{response}", "data.template"},
+       {std::pair{"data.template={prompt}{response}", "data.template"},
         {"data.objective=span_corruption", "data.objective"},
         {"compiler.attention=unfused", "compiler.attention"},
         {"loss.z_loss=0.1", "loss.z_loss"},
@@ -154,6 +164,122 @@ TEST_F(PreferencesProgram, ARunResumesWithoutTheFolderOfItsAdapters) {
   EXPECT_EQ(metric("parts", "loss"), metric("whole", "loss"));
 }
 
+double value_in(const Tree& tree, const char* key) {
+  const Tree* const found = tree.find(key);
+  return found == nullptr ? NAN : number_in(*found).value_or(NAN);
+}
+
+constexpr const char* kTwoRanks =
+    "OMP_NUM_THREADS=1 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2";
+
+// A reward model learns from questions of which none is held out, and eval gives the figures and
+// the score of each answer.
+TEST_F(PreferencesProgram, ARewardModelIsValidatedOnHeldOutPairs) {
+  good(
+      "train preferred.yaml objective.kind=reward run.directory=scores "
+      "data.instructions=[learned.jsonl] 'data.validation=[{name: held, prefix: held.jsonl}]' "
+      "metrics.validate_every_steps=1 schedule.warmup_steps=2 schedule.steps=20 "
+      "optimizer.learning_rate=1e-3");
+  const std::vector<double> accuracies = metric("scores", "validation_rewards_accuracies");
+  ASSERT_EQ(accuracies.size(), 20u);
+  EXPECT_LT(accuracies.front(), 1);
+  EXPECT_EQ(accuracies.back(), 1);
+  const double loss = metric("scores", "validation_loss").back();
+  const double margin = metric("scores", "validation_rewards_margins").back();
+  EXPECT_LT(loss, metric("scores", "validation_loss").front());
+  for (const std::string before : {"", kTwoRanks})
+    for (const std::string layout : {"copies", "tensor=2", "pipeline=2"}) {
+      if (before.empty() != (layout == "copies") && before.empty()) continue;
+      const Tree found = evaluated(
+          "scores --preferences held.jsonl --scores scores.jsonl --force "
+          "--layout " +
+              layout,
+          before);
+      EXPECT_NEAR(value_in(found, "loss"), loss, 1e-5 * loss) << before << layout;
+      EXPECT_NEAR(value_in(found, "rewards_margins"), margin, 1e-5 * margin) << before << layout;
+      EXPECT_EQ(value_in(found, "rewards_accuracies"), 1) << before << layout;
+      EXPECT_EQ(value_in(found, "pairs"), 7) << before << layout;
+      std::istringstream lines(get("scores.jsonl"));
+      double difference = 0;
+      int64_t number = 0;
+      for (std::string line; std::getline(lines, line);) {
+        const Tree one = parse_json(line, "scores");
+        EXPECT_EQ(value_in(one, "line"), static_cast<double>(++number)) << line;
+        EXPECT_GT(value_in(one, "chosen"), value_in(one, "rejected")) << line;
+        difference += value_in(one, "chosen") - value_in(one, "rejected");
+      }
+      EXPECT_EQ(number, 7);
+      EXPECT_NEAR(difference / 7, margin, 1e-5 * margin);
+    }
+}
+
+// The reference model of validation pairs is read from the run directory, or is given.
+TEST_F(PreferencesProgram, EvalGivesWhatTheRunLogged) {
+  const std::string train =
+      "train preferred.yaml data.validation=[held.jsonl] schedule.steps=3 "
+      "metrics.validate_every_steps=1 objective.kind=";
+  for (const char* kind : {"dpo", "ipo", "orpo", "kto", "simpo"}) {
+    good(fmt::format("{0}{1} run.directory={1}", train, kind));
+    const std::vector<double> losses = metric(kind, "validation_loss");
+    ASSERT_EQ(losses.size(), 3u) << kind;
+    const Tree found = evaluated(fmt::format("{} --preferences held.jsonl", kind));
+    EXPECT_NEAR(value_in(found, "loss"), losses.back(), 1e-6 * losses.back()) << kind;
+    EXPECT_NEAR(value_in(found, "rewards_margins"),
+                metric(kind, "validation_rewards_margins").back(), 1e-6)
+        << kind;
+  }
+  const double loss = metric("dpo", "validation_loss").back();
+  const ProgramResult unknown = run("eval dpo --preferences learned.jsonl");
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_NE(unknown.err.find("--reference CHECKPOINT"), std::string::npos) << unknown.err;
+  EXPECT_NE(unknown.err.find("(tuned)"), std::string::npos) << unknown.err;
+  for (const std::string before : {"", kTwoRanks})
+    EXPECT_NEAR(
+        value_in(evaluated("dpo --preferences held.jsonl --reference tuned", before), "loss"), loss,
+        1e-6 * loss);
+  // Without adapters, the model is the reference.
+  good(train +
+       "dpo lora.rank=2 objective.reference=adapters_off run.directory=off "
+       "optimizer.learning_rate=1e-2");
+  const double off = metric("off", "validation_loss").back();
+  EXPECT_GT(std::abs(off - std::log(2)), 1e-3);
+  EXPECT_NEAR(value_in(evaluated("off --preferences held.jsonl"), "loss"), off, 1e-6 * off);
+  EXPECT_NEAR(value_in(evaluated("off --preferences held.jsonl --reference tuned"), "loss"), off,
+              1e-6 * off);
+}
+
+TEST_F(PreferencesProgram, AResumedRunHasTheSameValidation) {
+  const std::string command =
+      "train preferred.yaml objective.kind=dpo data.validation=[held.jsonl] schedule.steps=4 "
+      "metrics.validate_every_steps=2 run.directory=";
+  good(command + "whole");
+  good(command + "parts run.stop_after_steps=2");
+  good(command + "parts");
+  EXPECT_EQ(metric("whole", "validation_loss").size(), 2u);
+  EXPECT_EQ(metric("parts", "validation_loss"), metric("whole", "validation_loss"));
+  // A set that the run did not begin with has no log-probabilities under the reference model.
+  const ProgramResult other = run(command +
+                                  "parts schedule.steps=5 data.validation=[learned.jsonl] "
+                                  "checkpoint.allow_changes=true");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("pairs of learned.jsonl"), std::string::npos) << other.err;
+}
+
+TEST_F(PreferencesProgram, EvalRejectsWhatDoesNotFit) {
+  good("train preferred.yaml objective.kind=simpo schedule.steps=1 run.directory=simpo");
+  for (const auto& [arguments, code, message] :
+       {std::tuple{"eval tuned --preferences held.jsonl", 1, "objective.kind = sft"},
+        {"eval simpo --preferences examples.jsonl", 1, "expected 'chosen' and 'rejected'"},
+        {"eval simpo --preferences missing.jsonl", 1, "missing.jsonl"},
+        {"eval simpo --preferences held.jsonl --reference tuned", 1, "no reference model"},
+        {"eval simpo d --scores s.jsonl", 2, "--scores requires --preferences"},
+        {"eval simpo --preferences held.jsonl --adapter tuned", 2, "--adapter"}}) {
+    const ProgramResult r = run(arguments);
+    EXPECT_EQ(r.code, code) << arguments << r.err;
+    EXPECT_NE(r.err.find(message), std::string::npos) << arguments << "\n" << r.err;
+  }
+}
+
 // A reward model has no logits. Another reward model may start from it.
 TEST_F(PreferencesProgram, ARewardModelOnlyGivesScores) {
   const char* const once = "train preferred.yaml objective.kind=reward schedule.steps=1";
@@ -163,7 +289,7 @@ TEST_F(PreferencesProgram, ARewardModelOnlyGivesScores) {
   for (const char* command :
        {"generate scores --prompt a", "generate merged --prompt a",
         "checkpoint export scores --to exported", "checkpoint export more --adapter --to exported",
-        "eval scores d",
+        "eval scores d", "eval scores --task piqa",
         "train preferred.yaml objective.kind=dpo run.directory=other checkpoint.from=scores"}) {
     const ProgramResult r = run(command);
     EXPECT_EQ(r.code, 1) << command;

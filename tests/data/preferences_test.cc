@@ -96,6 +96,34 @@ TEST_F(PreferencesTest, RowsHaveTwoDocuments) {
   EXPECT_EQ(row.references, (std::vector<double>{-3, -4, 0.25}));
 }
 
+TEST_F(PreferencesTest, RowsPastTheEndOfABatchHaveNoAnswer) {
+  PreferenceData data = pairs(
+      "{\"prompt\":\"ab\",\"chosen\":\"c\",\"rejected\":\"de\"}\n"
+      "{\"prompt\":\"fg\",\"chosen\":\"h\",\"rejected\":\"i\"}\n",
+      12);
+  data.set_references({-3, -4, -5, -6});
+  Row both(24), last(12), cleared(12);
+  both.references.assign(2 * kPreferenceFigures, 7);
+  std::vector<int64_t> samples(2, 7);
+  BatchView view{both.tokens, both.labels, both.positions, samples, both.documents};
+  view.answers = both.answers;
+  view.references = both.references;
+  fill_pair_batch(data, 1, 2, view);
+  data.read_pair(1, last.view());
+  clear_row(0, cleared.view());
+  const auto joined = [](const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+    std::vector<int32_t> all = a;
+    all.insert(all.end(), b.begin(), b.end());
+    return all;
+  };
+  EXPECT_EQ(both.tokens, joined(last.tokens, cleared.tokens));
+  EXPECT_EQ(both.labels, joined(last.labels, cleared.labels));
+  EXPECT_EQ(both.answers, joined(last.answers, cleared.answers));
+  EXPECT_EQ(both.documents, joined(last.documents, cleared.documents));
+  EXPECT_EQ(both.references, (std::vector<double>{-5, -6, 0, 0, 0, 0}));
+  EXPECT_EQ(samples, (std::vector<int64_t>{1, 2}));
+}
+
 // A reward model reads the score at the last token, which is part of the row.
 TEST_F(PreferencesTest, ScoresAreAtTheLastTokens) {
   const PreferenceData data(spec("{\"prompt\":\"ab\",\"chosen\":\"c\",\"rejected\":\"de\"}\n", 10),

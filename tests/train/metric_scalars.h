@@ -31,6 +31,18 @@ inline ValidationMetrics full_validation() {
   return {.step = 8, .name = "wiki", .validation_loss = 3.5, .bits_per_byte = 1.125};
 }
 
+inline ValidationMetrics full_validation_of_pairs() {
+  ValidationMetrics m{.step = 8, .name = "pairs", .validation_loss = 0.5};
+  m.preference = PreferenceMetrics{.chosen_reward = 0.75,
+                                   .rejected_reward = -0.25,
+                                   .accuracy = 0.875,
+                                   .chosen_log_prob = -7.5,
+                                   .rejected_log_prob = -9.5,
+                                   .kl = 0.125,
+                                   .chosen_nll = 1.25};
+  return m;
+}
+
 inline TaskMetrics full_task() {
   return {"piqa", 9, {{"accuracy", 0.5, 0.03125}, {"accuracy_length", 0.25, 0.015625}}};
 }

@@ -47,6 +47,9 @@ Numbers by_key(const std::vector<MetricScalar>& scalars) {
 TEST(MetricScalars, AreAllNumbersOfALine) {
   EXPECT_EQ(by_key(scalars_of(full_step())), numbers_of(to_json_line(full_step())));
   EXPECT_EQ(by_key(scalars_of(full_validation())), numbers_of(to_json_line(full_validation())));
+  EXPECT_EQ(by_key(scalars_of(full_validation_of_pairs())),
+            numbers_of(to_json_line(full_validation_of_pairs())));
+  EXPECT_EQ(numbers_of(to_json_line(full_validation_of_pairs())).size(), 9u);
   EXPECT_EQ(by_key(scalars_of(full_task())), numbers_of(to_json_line(8, full_task())));
   const StepMetrics plain{.step = 1, .loss = 2};
   EXPECT_EQ(by_key(scalars_of(plain)), numbers_of(to_json_line(plain)));
@@ -60,6 +63,7 @@ TEST(MetricScalars, TagsHaveTheValuesOfLabels) {
       "task/piqa/accuracy_length", "task/piqa/accuracy_length_error"};
   EXPECT_EQ(tags, expected);
   EXPECT_EQ(scalars_of(full_validation())[0].tag(), "validation/loss/wiki");
+  EXPECT_EQ(scalars_of(full_validation_of_pairs())[4].tag(), "validation/rewards/accuracies/pairs");
   // A name with braces is not searched for further labels.
   EXPECT_EQ((MetricScalar{Metric::kTaskValue, 1, {{"task", "{metric}"}, {"metric", "f1"}}}.tag()),
             "task/{metric}/f1");
@@ -96,6 +100,7 @@ TEST(MetricScalars, AreRecordedForTensorBoard) {
                                .owned = [] { return true; }});
     record.add(full_step());
     record.add(full_validation());
+    record.add(full_validation_of_pairs());
     record.add(8, full_task());
     record.finish();
   }
@@ -113,6 +118,7 @@ TEST(MetricScalars, AreRecordedForTensorBoard) {
   };
   check(scalars_of(full_step()));
   check(scalars_of(full_validation()));
+  check(scalars_of(full_validation_of_pairs()));
   check(scalars_of(full_task()));
   std::filesystem::remove_all(folder);
 }

@@ -1,9 +1,22 @@
 // Tiny runs that learn from pairs of answers.
 #pragma once
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
 #include "config/run_request.h"
 #include "data/preferences.h"
+#include "data/tokenizer.h"
+#include "ir/ops/preference.h"
 #include "model/presets.h"
+#include "tests/byte_tokenizer.h"
+#include "train/run_data.h"
 #include "train/run_programs.h"
 #include "train/trainer.h"
 
@@ -65,6 +78,63 @@ inline data::BatchSource pair_batches(const config::RunConfig& c, int64_t rank) 
     row.references[1] = second + 0.5 * static_cast<double>(sample % 4);
     row.references[2] = static_cast<double>(sample % 2) * 0.5;
   });
+}
+
+// A run on pair_data(), whose tokens are bytes and the end of a text.
+inline config::RunConfig run_on_bytes(config::ObjectiveKind kind) {
+  config::RunConfig c = preference_run(kind);
+  c.model.vocabulary = 257;
+  model::derive_sizes(c.model);
+  return c;
+}
+
+// Preference data of these lines, as the objective of the run uses it.
+inline std::unique_ptr<data::PreferenceData> preference_data(const config::RunConfig& c,
+                                                             const std::string& lines) {
+  const Path file =
+      std::filesystem::temp_directory_path() / fmt::format("tessera-pairs-{}.jsonl", ::getpid());
+  write_file(file, lines);
+  data::InstructionSpec spec;
+  spec.files = {file.string()};
+  spec.sequence_length = c.data.sequence_length;
+  auto data = train::preference_data(c, spec, *data::make_tokenizer(byte_tokenizer(), "tokenizer"));
+  std::filesystem::remove(file);
+  return data;
+}
+
+// Eight pairs, or eight examples of kto, with log-probabilities under a reference model.
+inline std::unique_ptr<data::PreferenceData> pair_data(const config::RunConfig& c) {
+  const bool kto = c.objective.kind == config::ObjectiveKind::kKto;
+  std::string lines;
+  for (int i = 0; i < (kto ? 4 : 8); ++i)
+    lines +=
+        fmt::format(R"({{"prompt":"{}","chosen":"{}","rejected":"{}","margin":{}}})"
+                    "\n",
+                    std::string(1 + i % 3, static_cast<char>('a' + i)), std::string(1 + i % 4, 'x'),
+                    std::string(1 + (i + 1) % 3, 'y'), 0.5 * (i % 2));
+  auto data = preference_data(c, lines);
+  std::vector<double> references;
+  // The divergence that kto estimates is above 0 if the texts are likelier than this.
+  for (int i = 0; i < 16; ++i) references.push_back((kto && i % 2 == 1 ? -40 : -15) - i % 5);
+  data->set_references(references);
+  return data;
+}
+
+// Steps on all pairs of the data, in their order.
+inline data::BatchSource batches_of(const data::PreferenceData& data, const config::RunConfig& c,
+                                    int64_t rank) {
+  data::BatchShape shape = config::batch_shape(c, rank);
+  shape.references = data::kPreferenceFigures;
+  double tokens = 0;
+  for (int64_t pair = 0; pair < data.pairs(); ++pair)
+    tokens += static_cast<double>(data.chosen_tokens(pair));
+  const bool weighs = c.objective.kind == config::ObjectiveKind::kOrpo;
+  const double factor = static_cast<double>(data.pairs()) / tokens;
+  return data::BatchSource(shape,
+                           [&data, weighs, factor](int64_t sample, const data::SampleRow& row) {
+                             data.read_pair(sample % data.pairs(), row);
+                             if (weighs) row.references[kPairFigure] = factor;
+                           });
 }
 
 }  // namespace tessera::testing

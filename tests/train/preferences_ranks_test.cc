@@ -20,6 +20,20 @@ std::vector<train::StepResult> trained(const config::RunConfig& c, comm::World& 
   return results;
 }
 
+// Validates all but one of the pairs before and after a step.
+std::vector<train::ValidationResult> validated(const config::RunConfig& c, comm::World& world) {
+  train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
+                         INT64_MAX, world, {});
+  trainer.initialise();
+  const auto data = pair_data(c);
+  data::BatchSource source = batches_of(*data, c, trainer.data_rank());
+  std::vector<train::ValidationResult> results;
+  results.push_back(trainer.validate(*data, 7, [](int64_t) {}));
+  trainer.step(1, 1e-3, source);
+  results.push_back(trainer.validate(*data, 7, [](int64_t) {}));
+  return results;
+}
+
 std::vector<compile::Layout> layouts(int64_t ranks) {
   std::vector<compile::Layout> all;
   const auto add = [&](int64_t data, int64_t context, int64_t tensor, int64_t pipeline,
@@ -69,6 +83,35 @@ void expect_one_rank(config::RunConfig c, const std::vector<compile::Layout>& la
   }
 }
 
+void expect_validation_of_one_rank(config::RunConfig c,
+                                   const std::vector<compile::Layout>& layouts) {
+  const auto alone = comm::self_world();
+  const std::vector<train::ValidationResult> expected = validated(c, *alone);
+  ASSERT_FALSE(layouts.empty());
+  EXPECT_NE(expected[0].loss(), expected[1].loss());
+  for (const compile::Layout& l : layouts) {
+    c.layout = l;
+    const std::vector<train::ValidationResult> got = validated(c, ranks());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const train::ValidationResult &a = got[i], &b = expected[i];
+      const std::string where = fmt::format(
+          "{}, after {} steps, data {} context {} tensor {} pipeline {} expert {} zero {}",
+          name_of_entry(c.objective.kind), i, l.data, l.context, l.tensor, l.pipeline, l.expert,
+          l.zero);
+      EXPECT_EQ(a.tokens, 7) << where;
+      EXPECT_NEAR(a.loss(), b.loss(), 4e-6 * b.loss()) << where;
+      EXPECT_NEAR(a.preference->margin(), b.preference->margin(), 1e-5) << where;
+      EXPECT_EQ(a.preference->accuracy, b.preference->accuracy) << where;
+      EXPECT_NEAR(a.preference->kl.value_or(0), b.preference->kl.value_or(0), 1e-5) << where;
+    }
+  }
+}
+
+TEST(Preferences, ValidationInEveryLayoutIsThatOfOneRank) {
+  for (const config::ObjectiveKind kind : kObjectives)
+    expect_validation_of_one_rank(run_on_bytes(kind), layouts(ranks().size()));
+}
+
 TEST(Preferences, EveryLayoutIsOneRank) {
   for (const config::ObjectiveKind kind : kObjectives)
     expect_one_rank(preference_run(kind), layouts(ranks().size()));
@@ -86,11 +129,15 @@ TEST(Preferences, ExpertsAndContextByHeads) {
   }
   for (const config::ObjectiveKind kind :
        {config::ObjectiveKind::kDpo, config::ObjectiveKind::kKto, config::ObjectiveKind::kReward}) {
-    config::RunConfig c = preference_run(kind);
-    model::apply_family(model::Family::kMixtral, c.model);
-    c.model.experts = 4;
-    c.model.router.balance_loss = c.model.router.z_loss = 0;
-    model::derive_sizes(c.model);
+    const auto with_experts = [](config::RunConfig c) {
+      model::apply_family(model::Family::kMixtral, c.model);
+      c.model.experts = 4;
+      c.model.router.balance_loss = c.model.router.z_loss = 0;
+      model::derive_sizes(c.model);
+      return c;
+    };
+    expect_validation_of_one_rank(with_experts(run_on_bytes(kind)), layouts);
+    config::RunConfig c = with_experts(preference_run(kind));
     c.batch.warmup_sizes = {4};
     c.batch.warmup_steps_per_size = 1;
     expect_one_rank(c, layouts);

@@ -4,13 +4,18 @@
 #include <cmath>
 
 #include "tests/train/preference_run.h"
+#include "train/pair_metrics.h"
 
 namespace tessera::train {
 namespace {
 
+using testing::batches_of;
 using testing::kObjectives;
 using testing::pair_batches;
+using testing::pair_data;
+using testing::preference_data;
 using testing::preference_run;
+using testing::run_on_bytes;
 
 std::vector<StepResult> steps_of(const config::RunConfig& c, int64_t steps, double learning_rate,
                                  bool repeats) {
@@ -106,6 +111,107 @@ TEST(Preferences, AdaptersChangeNothingAtFirst) {
   EXPECT_NEAR(steps_of(c, 1, 1e-3, true).at(0).loss, plain, 1e-6 * plain);
   c.objective.reference = config::ReferenceSource::kAdaptersOff;
   EXPECT_NEAR(steps_of(c, 1, 1e-3, true).at(0).loss, plain, 1e-6 * plain);
+}
+
+struct Trained {
+  std::vector<ValidationResult> validations;
+  StepResult step;
+};
+
+// Validates on the first n pairs for each of `counts`, and trains on all of them.
+Trained validated(const config::RunConfig& c, const std::vector<int64_t>& counts) {
+  const auto world = comm::self_world();
+  Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
+                  *world, {});
+  trainer.initialise();
+  const auto data = pair_data(c);
+  Trained t;
+  for (const int64_t n : counts) {
+    std::vector<int64_t> done;
+    t.validations.push_back(trainer.validate(*data, n, [&](int64_t d) { done.push_back(d); }));
+    EXPECT_EQ(std::ssize(done), (n + c.batch.micro - 1) / c.batch.micro);
+    EXPECT_EQ(done.back(), n);
+  }
+  data::BatchSource batches = batches_of(*data, c, 0);
+  t.step = trainer.step(1, 1e-3, batches);
+  return t;
+}
+
+// The loss of the weights on all pairs is that of the step which reads them all, and validation
+// changes nothing.
+TEST(Preferences, ValidationMeasuresWhatAStepOnTheSamePairsDoes) {
+  for (const config::ObjectiveKind kind : kObjectives) {
+    const config::RunConfig c = run_on_bytes(kind);
+    const Trained t = validated(c, {8, 5});
+    const ValidationResult& all = t.validations[0];
+    const std::string name(name_of_entry(kind));
+    EXPECT_EQ(all.tokens, 8) << name;
+    EXPECT_NEAR(all.loss(), t.step.loss, 1e-12 * t.step.loss) << name;
+    ASSERT_TRUE(all.preference) << name;
+    const auto found = figures_of(*all.preference), expected = figures_of(*t.step.preference);
+    ASSERT_EQ(found.size(), expected.size()) << name;
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].first, expected[i].first) << name;
+      EXPECT_NEAR(found[i].second, expected[i].second, 1e-12 * std::fabs(expected[i].second))
+          << name << " " << found[i].first;
+    }
+    EXPECT_EQ(t.validations[1].tokens, 5) << name;
+    EXPECT_NE(t.validations[1].loss(), all.loss()) << name;
+    EXPECT_EQ(validated(c, {}).step.loss, t.step.loss) << name;
+    if (kind == config::ObjectiveKind::kKto) {
+      EXPECT_GT(all.preference->kl.value_or(0), 1);
+    }
+  }
+}
+
+constexpr const char* kTwoPairs =
+    "{\"prompt\":\"p\",\"chosen\":\"a\",\"rejected\":\"bb\"}\n"
+    "{\"prompt\":\"q\",\"chosen\":\"c\",\"rejected\":\"dd\"}\n";
+
+// The numbers of the answers of a pair: their log-probabilities and tokens.
+std::vector<double> sums_of(std::initializer_list<std::array<double, 2>> log_probs) {
+  std::vector<double> sums;
+  for (const auto& [first, second] : log_probs) sums.insert(sums.end(), {first, 2, second, 3});
+  return sums;
+}
+
+// β = 0.1; Δc − Δr is 1 for the first pair, and −3 for the second.
+TEST(Preferences, LossesOfPairsByHand) {
+  config::RunConfig c = run_on_bytes(config::ObjectiveKind::kDpo);
+  c.objective.beta = 0.1;
+  const auto data = preference_data(c, kTwoPairs);
+  data->set_references({-4, -5, -5, -4});
+  const auto losses = losses_of_pairs(c.objective, *data, sums_of({{-3, -5}, {-6, -2}}));
+  const PairsResult r = result_of_pairs(c.objective, losses);
+  EXPECT_EQ(r.pairs, 2);
+  EXPECT_NEAR(losses[0].loss, std::log(1 + std::exp(-0.1)), 1e-15);
+  EXPECT_NEAR(r.loss, (std::log(1 + std::exp(-0.1)) + std::log(1 + std::exp(0.3))) / 2, 1e-15);
+  EXPECT_EQ(r.figures.accuracy, 0.5);
+  EXPECT_NEAR(r.figures.chosen_reward, 0, 1e-15);
+  EXPECT_NEAR(r.figures.rejected_reward, 0.1, 1e-15);
+  EXPECT_NEAR(r.figures.margin(), -0.1, 1e-15);
+  EXPECT_EQ(r.figures.chosen_log_prob, -4.5);
+  EXPECT_EQ(r.figures.rejected_log_prob, -3.5);
+}
+
+// A pair of kto is two examples, the first of which is desirable. Δ is 1, 0, −1, 2, and that of the
+// other answers 2, 1, 4, −1: z = 1.5.
+TEST(Preferences, LossesOfExamplesByHand) {
+  config::RunConfig c = run_on_bytes(config::ObjectiveKind::kKto);
+  c.objective.beta = 0.1;
+  const auto data = preference_data(c, kTwoPairs);
+  ASSERT_EQ(data->pairs(), 4);
+  data->set_references(std::vector<double>(8, -4));
+  const auto sums = sums_of({{-3, -2}, {-4, -3}, {-5, 0}, {-2, -5}});
+  const PairsResult r = result_of_pairs(c.objective, losses_of_pairs(c.objective, *data, sums));
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  EXPECT_NEAR(r.figures.kl.value_or(0), 1.5, 1e-15);
+  EXPECT_NEAR(r.loss, (sigmoid(0.05) + sigmoid(-0.15) + sigmoid(0.25) + sigmoid(0.05)) / 4, 1e-15);
+  EXPECT_NEAR(r.figures.margin(), (0.1 - 0.1) / 2 - (0 + 0.2) / 2, 1e-15);
+  EXPECT_FALSE(r.figures.has_accuracy);
+  // Without a divergence above 0, z is 0.
+  const auto far = sums_of({{-3, -9}, {-4, -9}, {-5, -9}, {-2, -9}});
+  EXPECT_EQ(result_of_pairs(c.objective, losses_of_pairs(c.objective, *data, far)).figures.kl, 0);
 }
 
 }  // namespace

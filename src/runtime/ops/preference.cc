@@ -6,6 +6,7 @@
 #include "runtime/binding.h"
 #include "runtime/ops/arguments.h"
 #include "runtime/ops/divided_logits.h"
+#include "runtime/ops/preference_form.h"
 
 namespace tessera::runtime {
 namespace {
@@ -32,16 +33,6 @@ kernels::AnswerSumsGradArgs sums_grad_args(const BoundOp& b) {
           b.out(Of::kDX)};
 }
 
-kernels::PreferenceForm form_of(const PreferenceTerms& t) {
-  return {static_cast<kernels::PreferenceLossKind>(t.kind),
-          t.mean,
-          t.beta,
-          t.gamma,
-          t.label_smoothing,
-          t.desirable_weight,
-          t.undesirable_weight};
-}
-
 kernels::PreferenceLossArgs loss_args(const BoundOp& b) {
   using Of = PreferenceLoss;
   const TensorView report = b.out(Of::kReport);
@@ -57,6 +48,16 @@ kernels::PreferenceLossArgs loss_args(const BoundOp& b) {
 }
 
 }  // namespace
+
+kernels::PreferenceForm form_of(const PreferenceTerms& t) {
+  return {static_cast<kernels::PreferenceLossKind>(t.kind),
+          t.mean,
+          t.beta,
+          t.gamma,
+          t.label_smoothing,
+          t.desirable_weight,
+          t.undesirable_weight};
+}
 
 template <>
 const Binding& binding_for<LogitsSumsGrad>() {
