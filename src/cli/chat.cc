@@ -6,9 +6,10 @@
 // follows the common prefix, so a turn costs its own tokens, not those of the conversation. A
 // template that changes earlier turns only shortens that prefix.
 //
-// Ctrl-C ends the current answer and keeps its text. An answer that fails, or that Ctrl-C ends before
-// its first token, removes its message, so the conversation stays one that the template accepts.
-// Other signals and a second Ctrl-C end the program, also while a long conversation is read.
+// Ctrl-C ends the current answer and keeps its text. An answer that fails, or that Ctrl-C ends
+// before its first token, removes its message, so the conversation stays one that the template
+// accepts. Other signals and a second Ctrl-C end the program, also while a long conversation is
+// read.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -122,8 +124,8 @@ eval::TextRequest Conversation::request() const {
   return r;
 }
 
-// Generates and prints the answer to the messages so far, until Ctrl-C. Returns nothing if that came
-// before the first text. Ends the program at another signal.
+// Generates and prints the answer to the messages so far, until Ctrl-C. Returns nothing if that
+// came before the first text. Ends the program at another signal.
 std::optional<std::string> Conversation::generate() {
   eval::TextRequest r = request();
   std::vector<std::string> stops;

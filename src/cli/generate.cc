@@ -6,8 +6,9 @@
 // slots. The random numbers of a text are a function of (seed, number of the sample, position), so
 // its content does not depend on the others either.
 //
-// A prompt of a file that does not fit in the context gets an "error" in its line of the output, the
-// others are continued, and the exit code is 1: one bad line must not cost the rest of a long file.
+// A prompt of a file that does not fit in the context gets an "error" in its line of the output,
+// the others are continued, and the exit code is 1: one bad line must not cost the rest of a long
+// file.
 //
 // Ranks that hold the model together all write the same texts; rank 0 prints them.
 #include <algorithm>
@@ -246,8 +247,9 @@ void write_texts(eval::SlotDecoder& decoder, std::deque<Output>& outputs, const 
   if (several && s.prints)
     print_speed(batch.counts(), outputs.size(), seconds.count(), weight_bytes);
   if (wrong > 0)
-    throw Error("{} of {} texts were not generated. Their lines of the output say why in \"error\".",
-                wrong, outputs.size());
+    throw Error(
+        "{} of {} texts were not generated. Their lines of the output state why in \"error\".",
+        wrong, outputs.size());
 }
 
 // Ranks compute whole rows, so these are no longer than the longest text.

@@ -127,7 +127,7 @@ class InstructionData {
   std::vector<int32_t> ids_;                 // tokens of all examples
   std::vector<char> learned_;
   std::vector<int64_t> starts_{0};
-  TurnEnding ending_;                        // without chat data
+  TurnEnding ending_;  // without chat data
   std::vector<int32_t> stops_;
   std::vector<std::string> file_names_;
   std::vector<Line> lines_;   // line of each example

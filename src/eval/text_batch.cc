@@ -4,7 +4,7 @@
 // A slot keeps its cache after its text has ended. A new text gets the free slot whose tokens
 // share the longest beginning with its prompt, and reads only the rest: the next turn of a chat
 // does not read the earlier ones again. A prompt that only begins like that of another conversation
-// (the same system message) takes an empty slot while there is one, so that both stay in the cache.
+// (the same system message) uses an empty slot while there is one, so that both stay in the cache.
 #include "eval/text_batch.h"
 
 #include <algorithm>

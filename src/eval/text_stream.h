@@ -39,9 +39,9 @@ class TextStream {
   bool special_, stopped_ = false;
   std::vector<int32_t> ids_;  // the end of the text, from the first id that is decoded again
   size_t shown_ = 0;          // the first ids of ids_ whose text was returned by decoded()
-  int64_t characters_ = 0;    // of the text that decoded() returned
+  int64_t characters_ = 0;    // those that decoded() returned
   int64_t offset_ = 0;
-  std::string pending_;       // complete characters that may begin a stop text
+  std::string pending_;  // complete characters that may begin a stop text
 };
 
 // Returns `text` with each byte that is not part of a UTF-8 character replaced by U+FFFD.

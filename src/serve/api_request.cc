@@ -146,8 +146,8 @@ const std::array kCommon{
           const Tree::List* const list = t.as_list();
           if (list == nullptr) expected(k, t, "a list of token ids");
           if (std::ssize(*list) > limits.stops)
-            refuse(k, fmt::format("'stop_token_ids' has {} ids, expected at most {}.",
-                                  list->size(), limits.stops));
+            refuse(k, fmt::format("'stop_token_ids' has {} ids, expected at most {}.", list->size(),
+                                  limits.stops));
           for (const Tree& id : *list) r.stop_ids.push_back(token_id(k, id));
         }},
     Key{"stream", [](ApiRequest& r, const std::string& k, const Tree& t,

@@ -30,8 +30,8 @@ struct TextEvent {
   std::string text = {};                     // final text, as TextStream returns it
   std::optional<eval::NewToken> token = {};  // the token that was added
   int64_t offset = 0;  // characters before it, in the text of the prompt or of the output
-  std::optional<eval::Ending> ending = {};   // the text is complete
-  bool timed_out = false;                    // with an ending: because of EngineOptions::timeout_s
+  std::optional<eval::Ending> ending = {};  // the text is complete
+  bool timed_out = false;                   // with an ending: because of EngineOptions::timeout_s
 };
 
 // Carries the events of the texts of one request to the thread that answers it.

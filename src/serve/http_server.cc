@@ -4,9 +4,9 @@
 //
 // Each wait has a limit, so a client that sends one byte per minute cannot hold a thread (the time
 // counts from the first byte of a request to its last), and a stop is noticed within kPollMs. At a
-// stop, a request that was received is answered, one that was received in part is refused, and idle
-// connections are closed, so no client can delay the end. The number of connections is bounded; one
-// above it, and one for which no thread can be created, gets status 503.
+// stop, a request that was received is answered, one that was received in part is rejected, and
+// idle connections are closed, so no client can delay the end. The number of connections is
+// bounded; one above it, and one for which no thread can be created, gets status 503.
 #include "serve/http_server.h"
 
 #include <arpa/inet.h>
@@ -281,8 +281,8 @@ void HttpServer::serve(int socket, const HttpHandler& handler) {
       if (n < 0) continue;
       state = reader.add(std::string_view(bytes).substr(0, static_cast<size_t>(n)));
       if (!begun && reader.begun()) begin = Clock::now();
-      if (reader.take_expectation() && !send_all(socket, "HTTP/1.1 100 Continue\r\n\r\n",
-                                                 {options_.write_s, closing_}))
+      if (reader.take_expectation() &&
+          !send_all(socket, "HTTP/1.1 100 Continue\r\n\r\n", {options_.write_s, closing_}))
         return;
     }
     if (state == HttpReader::State::kBad) return refuse(socket, reader.status(), reader.problem());

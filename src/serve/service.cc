@@ -8,8 +8,8 @@
 //
 // Sampling is reproducible: the random numbers of a text are a function of (seed, sequence,
 // position). With a seed, the texts of each prompt are numbered from 0, so they are the same at any
-// load and with any other prompts in the request. A request without a seed numbers all its texts and
-// also mixes in its own number, so that equal prompts and equal requests differ.
+// load and with any other prompts in the request. A request without a seed numbers all its texts
+// and also mixes in its own number, so that equal prompts and equal requests differ.
 #include "serve/service.h"
 
 #include <algorithm>
@@ -156,11 +156,10 @@ ApiRequest Service::read(const HttpRequest& r, bool chat) {
   return chat ? read_chat(r.body, options_.limits) : read_completion(r.body, options_.limits);
 }
 
-// Returns the ids of a prompt; `added` are those in front of what the client sent. The embedding table may be padded beyond the vocabulary (to a
-// multiple of the ranks); ids of these rows exist in memory but were never trained, so a client may
-// not send them.
-std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt,
-                                         int64_t& added) const {
+// Returns the ids of a prompt; `added` are those in front of what the client sent. The embedding
+// table may be padded beyond the vocabulary (to a multiple of the ranks); ids of these rows exist
+// in memory but were never trained, so a client may not send them.
+std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt, int64_t& added) const {
   std::vector<int32_t> ids;
   if (r.chat) {
     ids = chat_.prompt_ids(r.messages, rules_, tokenizer_);
@@ -232,8 +231,8 @@ std::vector<TextJob> Service::jobs_of(const ApiRequest& r, uint64_t number, Task
       c.index = std::ssize(task.choices) - 1;
       c.has_probabilities = r.top_probabilities >= 0;
       if (r.echo)
-        c.text = eval::as_utf8(eval::written_text(
-            tokenizer_, std::span(ids).subspan(static_cast<size_t>(added))));
+        c.text = eval::as_utf8(
+            eval::written_text(tokenizer_, std::span(ids).subspan(static_cast<size_t>(added))));
       task.echoed.push_back(static_cast<int64_t>(count_characters(c.text)));
       jobs.push_back(std::move(job));
     }

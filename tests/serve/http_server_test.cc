@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <thread>
@@ -122,8 +123,9 @@ TEST(HttpServer, DropsClientsThatSendOnlyEmptyLines) {
     for (int i = 0; i < 100 && !ended; ++i) {
       const std::string_view bytes = piece;
       const size_t half = bytes.find('|');
-      c.send(half == bytes.npos ? bytes : i % 2 == 0 ? bytes.substr(0, half)
-                                                     : bytes.substr(half + 1));
+      c.send(half == bytes.npos ? bytes
+             : i % 2 == 0       ? bytes.substr(0, half)
+                                : bytes.substr(half + 1));
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       ended = closed();
     }
@@ -153,6 +155,33 @@ TEST(HttpServer, GoesOnWithoutAThreadForAConnection) {
   ::pthread_attr_destroy(&huge);
   ::pthread_attr_destroy(&usual);
   EXPECT_EQ(before.get("/").status, 200);
+  EXPECT_EQ(Client(server.port()).get("/").status, 200);
+}
+
+TEST(HttpServer, GoesOnWithoutMemoryForARequest) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer ends the program when memory is missing";
+#endif
+  ServerOptions o;
+  o.limits.body_bytes = size_t{1} << 40;
+  Running server(o, echo);
+  Client large(server.port());
+  EXPECT_EQ(large.get("/").status, 200);
+  rlimit usual = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &usual), 0);
+  long pages = 0;
+  std::FILE* const f = std::fopen("/proc/self/statm", "r");
+  ASSERT_EQ(std::fscanf(f, "%ld", &pages), 1);
+  std::fclose(f);
+  const std::string piece(1 << 20, 'x');
+  rlimit low = usual;
+  low.rlim_cur = static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) +
+                 (rlim_t{128} << 20);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &low), 0);
+  bool sent = large.send("POST / HTTP/1.1\r\nContent-Length: 4294967296\r\n\r\n");
+  for (int i = 0; i < 4096 && sent; ++i) sent = large.send(piece);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &usual), 0);
+  EXPECT_FALSE(sent);
   EXPECT_EQ(Client(server.port()).get("/").status, 200);
 }
 
