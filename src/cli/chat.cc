@@ -1,20 +1,27 @@
 // tessera chat CHECKPOINT: a conversation in the terminal. Without a terminal, each line of
-// standard input is a message, and each answer is printed as it is.
+// standard input is a command or a message, and each answer is printed as it is.
 //
 // The whole conversation is rendered by the chat template before each answer, and its ids are the
 // prompt. The batch keeps the keys and values of the last text of its slot and reads only what
 // follows the common prefix, so a turn costs its own tokens, not those of the conversation. A
 // template that changes earlier turns only shortens that prefix.
 //
-// Ctrl-C ends the current answer and keeps its text. An answer that fails removes its message, so
-// the conversation stays one that the template accepts.
+// Ctrl-C ends the current answer and keeps its text. An answer that fails, or that Ctrl-C ends
+// before its first token, removes its message, so the conversation stays one that the template
+// accepts. Other signals and a second Ctrl-C end the program, also while a long conversation is
+// read.
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -33,12 +40,26 @@
 namespace tessera::cli {
 namespace {
 
+constexpr std::array<std::string_view, 6> kCommands{"/reset", "/system", "/undo",
+                                                    "/help",  "/quit",   "/exit"};
 constexpr const char* kHelp =
     "/reset          forget the conversation\n"
     "/system TEXT    set the system message and forget the conversation; without TEXT: none\n"
     "/undo           forget the last message and its answer\n"
     "/help           show this list\n"
     "/quit           leave (also Ctrl-D); Ctrl-C stops an answer\n";
+
+void write_out(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// Writes to standard output. Throws Error if this, or an earlier write, failed.
+void say(const std::string& text) {
+  write_out(text);
+  if (std::ferror(stdout) != 0)
+    throw Error("standard output cannot be written: {}", std::strerror(errno));
+}
 
 class Conversation {
  public:
@@ -71,6 +92,7 @@ class Conversation {
 
  private:
   eval::TextRequest request() const;
+  std::optional<std::string> generate();
 
   const data::Tokenizer& tokenizer_;
   eval::SpecialTokenRules rules_;
@@ -87,7 +109,7 @@ eval::TextRequest Conversation::request() const {
   if (!system_.empty()) all.push_back({"system", system_});
   all.insert(all.end(), messages_.begin(), messages_.end());
   eval::TextRequest r;
-  r.prompt = serve::prompt_ids(*template_, all, rules_, tokenizer_);
+  r.prompt = template_->prompt_ids(all, rules_, tokenizer_);
   const int64_t room = decoder_.context() - std::ssize(r.prompt);
   if (room < 1)
     throw Error(
@@ -102,48 +124,64 @@ eval::TextRequest Conversation::request() const {
   return r;
 }
 
+// Generates and prints the answer to the messages so far, until Ctrl-C. Returns nothing if that
+// came before the first text. Ends the program at another signal.
+std::optional<std::string> Conversation::generate() {
+  eval::TextRequest r = request();
+  std::vector<std::string> stops;
+  serve::add_stops(*template_, tokenizer_, r.stops, stops);
+  eval::TextStream stream(tokenizer_, r.prompt, stops);
+  std::string text;
+  const auto print = [&](const std::string& piece) {
+    text += piece;
+    write_out(piece);
+  };
+  std::optional<eval::Ending> ending;
+  r.each = [&](const eval::NewToken& t) {
+    print(stream.add(t.token));
+    return !stream.stopped() && std::ferror(stdout) == 0;
+  };
+  r.end = [&](eval::Ending how) { ending = how; };
+  eval::validate(r, decoder_);
+  int signal = 0;
+  {
+    const train::StopSignals signals;
+    const int64_t slot = batch_.add(std::move(r));
+    // A step reads a part of the prompt, or writes a token.
+    while (!ending) signals.requested() ? batch_.cancel(slot) : batch_.step();
+    signal = signals.signal();
+  }
+  print(stream.finish());
+  if (signal != 0 && signal != SIGINT) std::raise(signal);  // its handler is the one from before
+  if (*ending == eval::Ending::kError)
+    throw NumericError("the logits are not finite. Use another checkpoint.");
+  if (*ending == eval::Ending::kCancelled && text.empty()) return {};
+  return text;
+}
+
 void Conversation::answer(const std::string& message) {
   messages_.push_back({"user", message});
-  std::string text;
   try {
-    eval::TextRequest r = request();
-    std::vector<std::string> stops;
-    serve::add_stops(*template_, tokenizer_, r.stops, stops);
-    eval::TextStream stream(tokenizer_, r.prompt, stops);
-    const train::StopSignals signals(train::SecondSignal::kIsCounted);
-    const auto print = [&](const std::string& piece) {
-      text += piece;
-      std::fwrite(piece.data(), 1, piece.size(), stdout);
-      std::fflush(stdout);
-    };
-    eval::Ending ending = eval::Ending::kStop;
-    bool ended = false;
-    r.each = [&](const eval::NewToken& t) {
-      print(stream.add(t.token));
-      return !stream.stopped() && !signals.requested();
-    };
-    r.end = [&](eval::Ending how) {
-      ending = how;
-      ended = true;
-    };
-    eval::validate(r, decoder_);
-    batch_.add(std::move(r));
-    while (!ended) batch_.step();
-    if (ending == eval::Ending::kError)
-      throw NumericError("the logits are not finite. Use another checkpoint.");
-    print(stream.finish());
+    const std::optional<std::string> text = generate();
+    if (!text) return messages_.pop_back();
+    const size_t first = text->find_first_not_of(" \n");
+    messages_.push_back({"assistant", first == text->npos ? "" : text->substr(first)});
   } catch (const Error&) {
     messages_.pop_back();
     throw;
   }
-  const size_t first = text.find_first_not_of(" \n");
-  messages_.push_back({"assistant", first == text.npos ? "" : text.substr(first)});
+}
+
+std::string_view first_word(std::string_view line) { return line.substr(0, line.find(' ')); }
+
+bool is_command(std::string_view line) {
+  return std::ranges::find(kCommands, first_word(line)) != kCommands.end();
 }
 
 // Runs a line that begins with '/'. Returns false for /quit.
 bool run_command(Conversation& talk, const std::string& line) {
   const size_t space = line.find(' ');
-  const std::string name = line.substr(0, space);
+  const std::string_view name = first_word(line);
   if (name == "/quit" || name == "/exit") return false;
   if (name == "/reset")
     talk.reset();
@@ -161,12 +199,12 @@ bool run_command(Conversation& talk, const std::string& line) {
 void talk_until_end(Conversation& talk, bool terminal) {
   std::string line;
   while (true) {
-    if (terminal) print_to(stdout, "> ");
-    std::fflush(stdout);
+    if (terminal) say("> ");
     if (!std::getline(std::cin, line)) break;
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty()) continue;
-    if (line.starts_with('/')) {
+    // A user may have misspelled a command; in a file, any other line is a message.
+    if (terminal ? line.starts_with('/') : is_command(line)) {
       if (!run_command(talk, line)) return;
       continue;
     }
@@ -178,9 +216,9 @@ void talk_until_end(Conversation& talk, bool terminal) {
       if (!terminal) throw;
       print_to(stderr, fmt::format("error: {}", e.what()));
     }
-    print_to(stdout, "\n");
+    say("\n");
   }
-  if (terminal) print_to(stdout, "\n");
+  if (terminal) say("\n");
 }
 
 }  // namespace

@@ -323,7 +323,10 @@ void check_preferences(const EvalCommand& c) {
         "eval: --preferences measures the model as the run trained it, so --adapter cannot be "
         "given "
         "with it.");
-  if (!p.scores_file.empty()) data::refuse_existing(p.scores_file, c.force);
+  if (!p.scores_file.empty()) {
+    data::check_folder_of(p.scores_file);
+    data::refuse_existing(p.scores_file, c.force);
+  }
 }
 
 // Throws UsageError or Error for arguments that cannot be used.
@@ -372,7 +375,8 @@ void evaluate(const EvalCommand& c) {
   const bool quiet = c.json || world->rank() > 0;
   const eval::ModelOptions for_data = options_for_data(options, *world);
   score_data(c.data, reader, adapters, for_data, quiet, results);
-  score_preferences(c.preferences, c.data, reader, for_data, *world, quiet, results);
+  const std::string scores =
+      score_preferences(c.preferences, c.data, reader, for_data, *world, quiet, results);
   std::string examples;
   if (!c.tasks.files.empty())
     examples = run_tasks(c, reader, adapters, options, *world, quiet, results);
@@ -383,6 +387,7 @@ void evaluate(const EvalCommand& c) {
     fmt::print("{}\n", to_json(root));
   }
   // Last: if the disk is full, the results are printed nevertheless.
+  if (!c.preferences.scores_file.empty()) write_file(c.preferences.scores_file, scores);
   if (!c.examples_file.empty()) write_file(c.examples_file, examples);
 }
 

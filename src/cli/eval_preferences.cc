@@ -124,7 +124,8 @@ class PreferenceScorer {
     for (const std::string& file : o.files) sets_.push_back(open(file));
   }
 
-  void run(bool quiet, Tree& results);
+  // Returns the rows of --scores.
+  std::string run(bool quiet, Tree& results);
 
  private:
   std::unique_ptr<data::PreferenceData> open(const std::string& file) const;
@@ -248,7 +249,7 @@ Tree PreferenceScorer::result(const std::string& file, std::span<const kernels::
   return t;
 }
 
-void PreferenceScorer::run(bool quiet, Tree& results) {
+std::string PreferenceScorer::run(bool quiet, Tree& results) {
   read_references();
   PairModel model(reader_, terms_, model_, length_, options_);
   std::string rows;
@@ -260,16 +261,16 @@ void PreferenceScorer::run(bool quiet, Tree& results) {
                              objective_.kind == config::ObjectiveKind::kKto)) +
               "\n";
   }
-  if (!o_.scores_file.empty() && world_.rank() == 0) write_file(o_.scores_file, rows);
+  return rows;
 }
 
 }  // namespace
 
-void score_preferences(const EvalPreferencesOptions& o, const EvalDataOptions& rows,
-                       checkpoint::CheckpointReader& reader, const eval::ModelOptions& model,
-                       comm::World& world, bool quiet, Tree& results) {
-  if (o.files.empty()) return;
-  PreferenceScorer(o, rows, reader, model, world).run(quiet, results);
+std::string score_preferences(const EvalPreferencesOptions& o, const EvalDataOptions& rows,
+                              checkpoint::CheckpointReader& reader, const eval::ModelOptions& model,
+                              comm::World& world, bool quiet, Tree& results) {
+  if (o.files.empty()) return "";
+  return PreferenceScorer(o, rows, reader, model, world).run(quiet, results);
 }
 
 }  // namespace tessera::cli

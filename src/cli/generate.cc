@@ -6,6 +6,10 @@
 // slots. The random numbers of a text are a function of (seed, number of the sample, position), so
 // its content does not depend on the others either.
 //
+// A prompt of a file that does not fit in the context gets an "error" in its line of the output,
+// the others are continued, and the exit code is 1: one bad line must not cost the rest of a long
+// file.
+//
 // Ranks that hold the model together all write the same texts; rank 0 prints them.
 #include <algorithm>
 #include <array>
@@ -67,8 +71,13 @@ struct Output {
   std::string text;
   std::optional<eval::TextStream> stream;
   eval::Ending ending = eval::Ending::kLength;
+  std::string error;  // "": none
   bool done = false;
 };
+
+// The members that as_tree() adds to those of a line of a prompts file.
+constexpr std::array<std::string_view, 8> kResults{
+    "index", "sample", "prompt", "tokens", "text", "finish_reason", "log_probabilities", "error"};
 
 Tree top_tree(const eval::NewToken& t) {
   Tree out = Tree::object();
@@ -85,6 +94,11 @@ Tree top_tree(const eval::NewToken& t) {
   return out;
 }
 
+void add_rest(const Prompt& prompt, Tree& out) {
+  if (const auto* members = prompt.rest.as_members())
+    for (const auto& [key, value] : *members) out.set(key, value);
+}
+
 Tree as_tree(const Output& o, const Settings& s, bool several) {
   Tree root = Tree::object(), list = Tree::list();
   if (several) {
@@ -92,15 +106,18 @@ Tree as_tree(const Output& o, const Settings& s, bool several) {
     if (s.samples > 1) root.set("sample", Tree(o.sample));
     root.set("prompt", Tree(eval::as_utf8(o.prompt->text)));
   }
+  if (!o.error.empty()) {
+    root.set("error", Tree(eval::as_utf8(o.error)));
+    add_rest(*o.prompt, root);
+    return root;
+  }
   for (const int32_t id : o.tokens) list.push(Tree(int64_t{id}));
   root.set("tokens", std::move(list));
   root.set("text", Tree(o.text));
   root.set("finish_reason", Tree(std::string(o.ending == eval::Ending::kStop ? "stop" : "length")));
   if (s.probabilities >= 0)
     root.set("log_probabilities", o.probabilities.is_null() ? Tree::list() : o.probabilities);
-  if (const auto* members = o.prompt->rest.as_members())
-    for (const auto& [key, value] : *members)
-      if (root.find(key) == nullptr) root.set(key, value);
+  add_rest(*o.prompt, root);
   return root;
 }
 
@@ -186,17 +203,41 @@ std::deque<Output> outputs_of(const data::Tokenizer& tokenizer, const Settings& 
   return outputs;
 }
 
+// Returns what is wrong with a text of a prompts file, or "". Throws Error for that of --prompt.
+std::string problem_of(Output& o, const Settings& s, const eval::BatchDecoder& decoder) {
+  try {
+    eval::validate(request_of(o, s), decoder);
+  } catch (const Error& e) {
+    if (o.prompt->place.empty()) throw;
+    return fmt::format("{}: {}", o.prompt->place, e.what());
+  }
+  return "";
+}
+
+// Checks the texts before anything is printed. Those that cannot be written get an error; returns
+// their number. Throws Error if there is no other text.
+size_t check_texts(std::deque<Output>& outputs, const Settings& s,
+                   const eval::BatchDecoder& decoder) {
+  size_t wrong = 0;
+  for (Output& o : outputs) {
+    o.error = problem_of(o, s, decoder);
+    o.done = !o.error.empty();
+    wrong += o.done ? 1 : 0;
+  }
+  if (wrong == outputs.size()) throw Error("{}", outputs.front().error);
+  return wrong;
+}
+
 // Writes all texts, one per slot of the decoder at a time, and prints them in order.
 void write_texts(eval::BatchDecoder& decoder, std::deque<Output>& outputs, const Settings& s,
                  bool several) {
-  // Before anything is printed.
-  for (Output& o : outputs) eval::validate(request_of(o, s), decoder);
+  const size_t wrong = check_texts(outputs, s, decoder);
   eval::TextBatch batch(decoder, s.rules.vocabulary);
   const auto start = std::chrono::steady_clock::now();
   size_t begun = 0, printed = 0;
   while (printed < outputs.size()) {
     for (; begun < outputs.size() && batch.has_room(); ++begun)
-      batch.add(request_of(outputs[begun], s));
+      if (!outputs[begun].done) batch.add(request_of(outputs[begun], s));
     batch.step();
     for (; printed < outputs.size() && outputs[printed].done; ++printed)
       finish(outputs[printed], s, several);
@@ -204,6 +245,10 @@ void write_texts(eval::BatchDecoder& decoder, std::deque<Output>& outputs, const
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (several && s.prints)
     print_speed(batch.counts(), outputs.size(), seconds.count(), decoder.weight_bytes());
+  if (wrong > 0)
+    throw Error(
+        "{} of {} texts were not generated. Their lines of the output state why in \"error\".",
+        wrong, outputs.size());
 }
 
 // Returns the number of tokens that the longest text may have.
@@ -283,12 +328,12 @@ void declare(Arguments& a, GenerateCommand& c) {
 
 // The prompts, on all ranks. Standard input is that of rank 0.
 std::vector<Prompt> prompts_of(GenerateCommand& c, comm::World& world) {
-  if (!c.file.empty()) return read_prompts(c.file);
+  if (!c.file.empty()) return read_prompts(c.file, kResults);
   if (c.prompt == "-") {
     if (world.rank() == 0) c.prompt = read_standard_input();
     world.broadcast(c.prompt, 0);
   }
-  return {{c.prompt, {}}};
+  return {{c.prompt, {}, {}}};
 }
 
 void generate(GenerateCommand& c, comm::World& world, eval::ModelOptions where) {

@@ -27,6 +27,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int64_t kMostSeconds = 1'000'000'000;  // 31 years; a clock counts 292 in nanoseconds
+
 struct ServeArguments {
   std::string checkpoint, adapter, name, key_file, template_file;
   eval::SlotOptions slots;
@@ -69,8 +71,13 @@ struct ServeArguments {
     within("--queue", engine.queue, 0, 1 << 20);
     within("--max-tokens", max_tokens, 0, INT32_MAX);
     within("--body-limit", body_mib, 1, 1024);
-    if (!(engine.timeout_s > 0 && server.request_s > 0 && drain_s >= 0))
-      throw UsageError("--timeout, --request-timeout and --drain: expected seconds above 0.");
+    const auto seconds = [](const char* option, double x, double least) {
+      if (!(x >= least && x <= kMostSeconds))
+        throw UsageError("{} is {} seconds, expected {} to {}.", option, x, least, kMostSeconds);
+    };
+    seconds("--timeout", engine.timeout_s, 0.001);
+    seconds("--request-timeout", server.request_s, 0.001);
+    seconds("--drain", drain_s, 0);
     server.port = static_cast<int>(port);
     server.connections = static_cast<int>(connections);
     server.limits.body_bytes = static_cast<size_t>(body_mib) << 20;
@@ -166,9 +173,8 @@ int verb_serve(Args args) {
                  engine.drain();
                  print_to(stderr, "stopping: completing the texts that were accepted\n");
                }
-               const serve::EngineCounts c = engine.counts();
                const std::chrono::duration<double> waited = Clock::now() - *asked;
-               if (c.active + c.waiting > 0 && waited.count() < o.drain_s) return false;
+               if (server.answering() > 0 && waited.count() < o.drain_s) return false;
                engine.abandon();
                return true;
              });

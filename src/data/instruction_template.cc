@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/tokenizer.h"
 
 namespace tessera::data {
 
@@ -50,6 +51,21 @@ void InstructionTemplate::add_name(const std::string& name, Part& part) {
   }
   (has_response_ ? after_ : before_).push_back(std::exchange(part, {}));
   has_response_ = has_response_ || response;
+}
+
+TurnEnding turn_ending(const InstructionTemplate& form, const Tokenizer& tokenizer) {
+  TurnEnding out{form.ending(), {}};
+  const std::optional<int32_t> end = tokenizer.end_of_text();
+  // The end-of-text token is appended as an id, so a template that spells its name must not add
+  // another.
+  const std::string_view name = end ? tokenizer.token_bytes(*end) : std::string_view();
+  if (!name.empty() && out.text.ends_with(name)) out.text.resize(out.text.size() - name.size());
+  for (const int32_t id : tokenizer.encode(out.text)) {
+    if (id == end || !tokenizer.is_special(id)) continue;
+    out.token = id;
+    break;
+  }
+  return out;
 }
 
 }  // namespace tessera::data

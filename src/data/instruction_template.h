@@ -1,12 +1,16 @@
 // A template that combines an instruction and its response into one text.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace tessera::data {
+
+class Tokenizer;
 
 // Text with names in braces, as in "### Question\n{prompt}\n### Answer\n{response}\n"; {{ and }}
 // are literal braces. The loss is on {response} and on the text after it up to the next name, which
@@ -55,5 +59,13 @@ class InstructionTemplate {
   std::vector<std::string> names_;
   bool has_response_ = false;
 };
+
+// How the turns of a template end in training.
+struct TurnEnding {
+  std::string text;              // the template's ending, without the name of the end-of-text token
+  std::optional<int32_t> token;  // the first special token in it; nothing: the end-of-text token
+                                 // follows each turn
+};
+TurnEnding turn_ending(const InstructionTemplate& form, const Tokenizer& tokenizer);
 
 }  // namespace tessera::data

@@ -123,7 +123,9 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
     read_chat(stream, tokenizer);
   } else {
     form_.emplace(spec_.form);
-    find_ending(tokenizer);
+    ending_ = turn_ending(*form_, tokenizer);
+    if (ending_.token) stops_.push_back(*ending_.token);
+    stops_.push_back(*tokenizer.end_of_text());
     for (JsonExample line; stream.next(line);) add_line(line, tokenizer);
   }
   if (examples() == 0) {
@@ -155,22 +157,6 @@ void InstructionData::read_chat(ExampleStream& stream, const Tokenizer& tokenize
   counts_.forms = encoder.forms();
 }
 
-// Finds the text that ends a turn and the ids that end generation.
-void InstructionData::find_ending(const Tokenizer& tokenizer) {
-  const int32_t end = *tokenizer.end_of_text();
-  const std::string_view name = tokenizer.token_bytes(end);
-  ending_ = form_->ending();
-  // The end-of-text token is appended as an id, so a template that spells its name must not add
-  // another.
-  if (!name.empty() && ending_.ends_with(name)) ending_.resize(ending_.size() - name.size());
-  for (const int32_t id : tokenizer.encode(ending_)) {
-    if (id == end || !tokenizer.is_special(id)) continue;
-    stops_.push_back(id);
-    break;
-  }
-  stops_.push_back(end);
-}
-
 void InstructionData::add_line(const JsonExample& line, const Tokenizer& tokenizer) {
   const std::string place = fmt::format("{}:{}", file_names_[line.source], line.line);
   // A small cache for this line only, since little of the text in one line repeats.
@@ -182,7 +168,7 @@ void InstructionData::add_line(const JsonExample& line, const Tokenizer& tokeniz
   const Line here{line.source, line.line};
   // If the template ends a turn with its own special token, the end-of-text token follows only the
   // last turn. Otherwise it ends each turn.
-  const bool pairs = spec_.target_length > 0, turns_end = stops_.size() > 1;
+  const bool pairs = spec_.target_length > 0, turns_end = ending_.token.has_value();
   const std::vector<Turn> turns = turns_of(line.tree, *form_, place);
   for (const Turn& turn : turns) {
     const size_t start = starts_.back();
@@ -203,7 +189,7 @@ void InstructionData::add_line(const JsonExample& line, const Tokenizer& tokeniz
       learned_.push_back(0);
     }
     const size_t response = ids_.size();
-    add(turn.response + ending_, true);
+    add(turn.response + ending_.text, true);
     if (!pairs) add(form_->after(value), false);
     if (pairs || !turns_end || &turn == &turns.back()) {
       ids_.push_back(*tokenizer.end_of_text());

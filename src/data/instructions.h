@@ -115,7 +115,6 @@ class InstructionData {
   struct Line {
     int64_t file = 0, number = 0;
   };
-  void find_ending(const Tokenizer& tokenizer);
   void read_chat(ExampleStream& stream, const Tokenizer& tokenizer);
   void add_line(const JsonExample& line, const Tokenizer& tokenizer);
   void end_example(Line line, const std::string& place);
@@ -128,7 +127,7 @@ class InstructionData {
   std::vector<int32_t> ids_;                 // tokens of all examples
   std::vector<char> learned_;
   std::vector<int64_t> starts_{0};
-  std::string ending_;  // ending of every turn, without the name of the end-of-text token
+  TurnEnding ending_;  // without chat data
   std::vector<int32_t> stops_;
   std::vector<std::string> file_names_;
   std::vector<Line> lines_;   // line of each example

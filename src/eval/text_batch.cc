@@ -3,7 +3,8 @@
 //
 // A slot keeps its cache after its text has ended. A new text gets the free slot whose tokens
 // share the longest beginning with its prompt, and reads only the rest: the next turn of a chat
-// does not read the earlier ones again.
+// does not read the earlier ones again. A prompt that only begins like that of another conversation
+// (the same system message) uses an empty slot while there is one, so that both stay in the cache.
 #include "eval/text_batch.h"
 
 #include <algorithm>
@@ -49,17 +50,21 @@ int64_t TextBatch::active() const {
 }
 
 // Returns the free slot that shares the most tokens with the prompt; among equals, the one that was
-// used least recently.
+// used least recently. If the prompt does not continue that slot's text, an empty slot is better.
 int64_t TextBatch::best_slot(std::span<const int32_t> prompt) const {
-  int64_t best = -1, longest = -1;
+  int64_t best = -1, empty = -1, longest = -1;
   for (int64_t i = 0; i < std::ssize(slots_); ++i) {
     const Slot& s = slots_[i];
     if (s.used) continue;
+    if (empty < 0 && s.tokens.empty()) empty = i;
     const int64_t length = common_length(s.tokens, prompt);
     if (length > longest || (length == longest && s.last_used < slots_[best].last_used))
       best = i, longest = length;
   }
-  return best;
+  // The next turn has the whole prompt of the turn before it, except that a tokenizer may join the
+  // prompt's last token with the beginning of the answer.
+  const bool continues = longest > 0 && longest >= slots_[best].prompt_tokens - 1;
+  return continues || empty < 0 ? best : empty;
 }
 
 int64_t TextBatch::add(TextRequest request) {
@@ -81,6 +86,7 @@ int64_t TextBatch::add(TextRequest request) {
   s.sampler.emplace_back(request.sampling, vocabulary_);
   s.sampler[0].read(request.prompt);
   s.request = std::move(request);
+  s.prompt_tokens = std::ssize(s.request.prompt);
   counts_.reused_tokens += kept;
   if (s.request.max_tokens == 0 && !s.request.prompt_probabilities) end(at, Ending::kLength);
   return at;

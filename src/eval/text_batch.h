@@ -77,6 +77,7 @@ class TextBatch {
     bool used = false;
     TextRequest request;
     std::vector<int32_t> tokens;  // read into the slot; kept after the text for its prefix
+    int64_t prompt_tokens = 0;    // the whole prompt; kept after the text
     int64_t read = 0;             // tokens of the prompt that were read
     int64_t written = 0;          // tokens of the output
     int32_t next = 0;             // the newest token, not read yet

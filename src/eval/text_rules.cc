@@ -28,10 +28,14 @@ SpecialTokenRules text_rules(const checkpoint::CheckpointReader& checkpoint,
 std::vector<int32_t> encode_text(const SpecialTokenRules& rules, const data::Tokenizer& tokenizer,
                                  std::string_view text) {
   std::vector<int32_t> ids = tokenizer.encode(text);
+  add_special_tokens(rules, ids);
+  return ids;
+}
+
+void add_special_tokens(const SpecialTokenRules& rules, std::vector<int32_t>& ids) {
   const bool begun = !ids.empty() && ids.front() == rules.begin;  // the text contains it already
   if (rules.begin && !begun) ids.insert(ids.begin(), *rules.begin);
   if (rules.end) ids.push_back(*rules.end);
-  return ids;
 }
 
 // The embedding table of a model is padded, so it may have more ids than its tokenizer.

@@ -29,6 +29,9 @@ SpecialTokenRules text_rules(const checkpoint::CheckpointReader& checkpoint,
 std::vector<int32_t> encode_text(const SpecialTokenRules& rules, const data::Tokenizer& tokenizer,
                                  std::string_view text);
 
+// Adds the tokens that the rules put around a text, as far as its ids do not begin with them.
+void add_special_tokens(const SpecialTokenRules& rules, std::vector<int32_t>& ids);
+
 // Returns the text of generated ids. A model may have more ids than its tokenizer; those have no
 // text.
 std::string written_text(const data::Tokenizer& tokenizer, std::span<const int32_t> ids);

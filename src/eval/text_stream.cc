@@ -15,6 +15,23 @@ constexpr size_t kBefore = 6;        // ids of the prompt that are decoded with 
 constexpr size_t kMostHeldBack = 8;  // tokens after which bytes that are not UTF-8 are shown
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
+// Returns the number of characters of as_utf8(text) that end at byte `end` of `text` or before it.
+int64_t characters_until(std::string_view text, size_t end) {
+  int64_t count = 0;
+  for (size_t i = 0; i < text.size(); ++count) {
+    i += std::max<size_t>(utf8_length(text, i), 1);
+    if (i > end) break;
+  }
+  return count;
+}
+
+// Returns the text without an end that the next token may turn into another character.
+std::string_view settled(std::string_view text) {
+  text.remove_suffix(incomplete_bytes(text));
+  while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
+  return text;
+}
+
 }  // namespace
 
 size_t incomplete_bytes(std::string_view text) {
@@ -64,10 +81,16 @@ TextStream::TextStream(const data::Tokenizer& tokenizer, std::span<const int32_t
 std::string TextStream::decoded() {
   const std::span<const int32_t> all = ids_;
   const std::string old = written_text(tokenizer_, all.first(shown_));
+  const std::string before = written_text(tokenizer_, all.first(all.size() - 1));
   std::string text = written_text(tokenizer_, all);
+  // The decoder may write the start of a character differently once it is complete.
+  const size_t same = std::ranges::mismatch(before, text).in1 - before.begin();
+  if (const std::string_view now = settled(text); now.size() > old.size() && same > old.size())
+    offset_ += characters_until(now.substr(old.size()), same - old.size());
   const bool waits = incomplete_bytes(text) > 0 || text.ends_with(kReplacement);
   if (text.size() <= old.size() || (waits && all.size() - shown_ < kMostHeldBack)) return "";
   text.erase(0, old.size());
+  characters_ += characters_until(text, text.size());
   // The next text is decoded after these ids.
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<int64_t>(shown_));
   shown_ = ids_.size();
@@ -91,6 +114,7 @@ std::string TextStream::without_stops(bool last) {
 }
 
 std::string TextStream::add(int32_t id) {
+  offset_ = characters_;
   if (stopped_ || id >= tokenizer_.vocabulary_size()) return "";
   if (!special_ && tokenizer_.is_special(id)) return "";
   ids_.push_back(id);

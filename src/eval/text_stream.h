@@ -27,6 +27,9 @@ class TextStream {
   bool stopped() const { return stopped_; }
   // Returns the rest of the text. The bytes of a character that was not completed become U+FFFD.
   std::string finish();
+  // Returns how many characters of the text are before the token that was added last. If that token
+  // continues a character, this one is not counted.
+  int64_t offset() const { return offset_; }
 
  private:
   std::string decoded();
@@ -37,7 +40,9 @@ class TextStream {
   bool special_, stopped_ = false;
   std::vector<int32_t> ids_;  // the end of the text, from the first id that is decoded again
   size_t shown_ = 0;          // the first ids of ids_ whose text was returned by decoded()
-  std::string pending_;       // complete characters that may begin a stop text
+  int64_t characters_ = 0;    // those that decoded() returned
+  int64_t offset_ = 0;
+  std::string pending_;  // complete characters that may begin a stop text
 };
 
 // Returns `text` with each byte that is not part of a UTF-8 character replaced by U+FFFD.

@@ -144,7 +144,10 @@ const std::array kCommon{
     Key{"stop_token_ids",
         [](ApiRequest& r, const std::string& k, const Tree& t, const ApiLimits& limits) {
           const Tree::List* const list = t.as_list();
-          if (list == nullptr || std::ssize(*list) > limits.stops) expected(k, t, "a short list");
+          if (list == nullptr) expected(k, t, "a list of token ids");
+          if (std::ssize(*list) > limits.stops)
+            refuse(k, fmt::format("'stop_token_ids' has {} ids, expected at most {}.", list->size(),
+                                  limits.stops));
           for (const Tree& id : *list) r.stop_ids.push_back(token_id(k, id));
         }},
     Key{"stream", [](ApiRequest& r, const std::string& k, const Tree& t,
@@ -221,8 +224,10 @@ std::string content_of(const std::string& key, const Tree& t) {
 
 void read_messages(ApiRequest& r, const std::string& key, const Tree& t, const ApiLimits& limits) {
   const Tree::List* const list = t.as_list();
-  if (list == nullptr || list->empty() || std::ssize(*list) > limits.messages)
-    expected(key, t, "a list of messages");
+  if (list == nullptr) expected(key, t, "a list of messages");
+  if (list->empty() || std::ssize(*list) > limits.messages)
+    refuse(key, fmt::format("'messages' has {} messages, expected 1 to {}.", list->size(),
+                            limits.messages));
   for (size_t i = 0; i < list->size(); ++i) {
     const std::string at = fmt::format("messages[{}]", i);
     const Tree *role = (*list)[i].find("role"), *content = (*list)[i].find("content");

@@ -4,12 +4,11 @@
 // A token may be a part of a character, so its bytes need not be UTF-8. JSON strings replace such
 // bytes by U+FFFD (eval::as_utf8), and chat tokens carry the exact bytes next to it, as OpenAI's
 // API does. text_offset counts characters of the text shown, so that it indexes the string that the
-// client has.
+// client has; all tokens of one character have its offset.
 #include "serve/api_response.h"
 
 #include <utility>
 
-#include "base/utf8.h"
 #include "eval/text_stream.h"
 
 namespace tessera::serve {
@@ -49,7 +48,7 @@ Tree chat_probabilities(const Choice& c, const data::Tokenizer& tokenizer) {
 // Four lists with one element per token. The first token of a prompt has no probability.
 Tree completion_probabilities(const Choice& c, const data::Tokenizer& tokenizer) {
   Tree tokens = Tree::list(), values = Tree::list(), tops = Tree::list(), offsets = Tree::list();
-  int64_t offset = c.first_character;
+  for (const int64_t offset : c.offsets) offsets.push(Tree(offset));
   for (const eval::NewToken& t : c.tokens) {
     const std::string shown = eval::as_utf8(token_text(tokenizer, t.token));
     const bool known = !t.in_prompt || t.index > 0;
@@ -61,8 +60,6 @@ Tree completion_probabilities(const Choice& c, const data::Tokenizer& tokenizer)
     // The token itself is listed in any case, as the API promises.
     if (known && top.find(shown) == nullptr) top.set(shown, Tree(t.log_probability));
     tops.push(std::move(top));
-    offsets.push(Tree(offset));
-    offset += static_cast<int64_t>(count_characters(shown));
   }
   Tree out = Tree::object();
   out.set("tokens", std::move(tokens));

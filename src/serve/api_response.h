@@ -28,9 +28,9 @@ struct Choice {
   int64_t index = 0;
   std::string text;
   std::vector<eval::NewToken> tokens;  // with probabilities, if they were asked for
+  std::vector<int64_t> offsets;        // per token: characters of the whole text before it
   bool has_probabilities = false;
-  std::string finish_reason;    // "": not finished
-  int64_t first_character = 0;  // offset of `text` in the whole text, for completions
+  std::string finish_reason;  // "": not finished
 };
 
 // Returns the whole response.

@@ -22,21 +22,40 @@ namespace {
 
 constexpr const char* kTurnEnd = "<|im_end|>";
 
-class ChatMl final : public ChatTemplate {
+// A template of plain text, around which the special tokens of any text are added.
+class TextTemplate : public ChatTemplate {
  public:
-  std::string render(const std::vector<ChatMessage>& messages, bool prompt) const override {
+  std::vector<int32_t> prompt_ids(const std::vector<ChatMessage>& messages,
+                                  const eval::SpecialTokenRules& rules,
+                                  const data::Tokenizer& tokenizer) const final {
+    return eval::encode_text(rules, tokenizer, render(messages));
+  }
+
+ private:
+  virtual std::string render(const std::vector<ChatMessage>& messages) const = 0;
+};
+
+class ChatMl final : public TextTemplate {
+ public:
+  std::vector<std::string> stops() const override { return {kTurnEnd}; }
+  std::string description() const override { return "ChatML"; }
+
+ private:
+  std::string render(const std::vector<ChatMessage>& messages) const override {
     std::string out;
     for (const ChatMessage& m : messages)
       out += "<|im_start|>" + m.role + "\n" + m.content + kTurnEnd + "\n";
-    return prompt ? out + "<|im_start|>assistant\n" : out;
+    return out + "<|im_start|>assistant\n";
   }
-  std::vector<std::string> stops() const override { return {kTurnEnd}; }
-  std::string description() const override { return "ChatML"; }
 };
 
-class PlainLines final : public ChatTemplate {
+class PlainLines final : public TextTemplate {
  public:
-  std::string render(const std::vector<ChatMessage>& messages, bool prompt) const override {
+  std::vector<std::string> stops() const override { return {"\nUser:", "\nAssistant:"}; }
+  std::string description() const override { return "plain lines (User: …, Assistant: …)"; }
+
+ private:
+  std::string render(const std::vector<ChatMessage>& messages) const override {
     std::string out;
     for (const ChatMessage& m : messages) {
       if (m.role == "system")
@@ -44,41 +63,59 @@ class PlainLines final : public ChatTemplate {
       else
         out += (m.role == "user" ? "User: " : "Assistant: ") + m.content + "\n";
     }
-    return prompt ? out + "Assistant:" : out;
+    return out + "Assistant:";
   }
-  std::vector<std::string> stops() const override { return {"\nUser:", "\nAssistant:"}; }
-  std::string description() const override { return "plain lines (User: …, Assistant: …)"; }
 };
 
-// The template that the run's instructions had: {prompt} and {response} per pair of user and
-// assistant, a system message before the first prompt, as data/instructions.h reads them.
+// The template that the run's instructions had, with {prompt} and {response} per pair of user and
+// assistant, and a system message before the first prompt. The ids are those of training
+// (data/instructions.h): each part is encoded by itself, and a turn that the template does not end
+// with a special token ends with the end-of-text token.
 class Instructions final : public ChatTemplate {
  public:
   explicit Instructions(const std::string& text) : form_(text) {}
 
-  std::string render(const std::vector<ChatMessage>& messages, bool prompt) const override {
-    std::string out, system, user;
+  std::vector<int32_t> prompt_ids(const std::vector<ChatMessage>& messages,
+                                  const eval::SpecialTokenRules& rules,
+                                  const data::Tokenizer& tokenizer) const override {
+    const data::TurnEnding ending = data::turn_ending(form_, tokenizer);
+    std::vector<int32_t> ids;
+    std::string system, user;
     bool asked = false;
+    const auto add = [&](const std::string& text) {
+      const std::vector<int32_t> more = tokenizer.encode(text);
+      ids.insert(ids.end(), more.begin(), more.end());
+    };
+    // Adds the text before the answer, and returns what {prompt} stands for.
     const auto ask = [&] {
-      std::string text = system.empty() ? user : system + "\n\n" + user;
+      std::string prompt = system.empty() ? user : system + "\n\n" + user;
       system.clear();
-      return form_.before([&](const std::string&) { return text; });
+      user.clear();
+      asked = false;
+      add(form_.before([&](const std::string&) { return prompt; }));
+      return prompt;
     };
     for (const ChatMessage& m : messages) {
       if (m.role == "system") {
         system += (system.empty() ? "" : "\n\n") + m.content;
       } else if (m.role == "user") {
-        user = asked ? user + "\n" + m.content : m.content;
+        user += (asked ? "\n" : "") + m.content;
         asked = true;
       } else {
-        if (!asked) user.clear();
-        out += ask() + m.content + form_.ending() +
-               form_.after([](const std::string&) { return std::string(); });
-        asked = false;
+        const std::string prompt = ask();
+        add(m.content + ending.text);
+        add(form_.after([&](const std::string&) { return prompt; }));
+        if (!ending.token && tokenizer.end_of_text()) ids.push_back(*tokenizer.end_of_text());
       }
     }
-    if (asked && prompt) out += ask();
-    return out;
+    if (!asked)
+      throw Error(
+          "there is no message of the user to answer: the last message is of the role '{}'. "
+          "data.template, with which the model was tuned, needs one of the role 'user' after it.",
+          messages.empty() ? "" : messages.back().role);
+    ask();
+    eval::add_special_tokens(rules, ids);
+    return ids;
   }
   std::vector<std::string> stops() const override {
     std::string end = form_.ending();
@@ -94,23 +131,35 @@ class Instructions final : public ChatTemplate {
 class JinjaTemplate final : public ChatTemplate {
  public:
   JinjaTemplate(data::ChatSettings settings, const data::Tokenizer& tokenizer)
-      : form_(std::move(settings), tokenizer), stops_(data::answer_ends(form_)) {}
+      : settings_(std::move(settings)), stops_(data::answer_ends(form_now(tokenizer))) {}
 
-  std::string render(const std::vector<ChatMessage>& messages, bool prompt) const override {
+  // The text has all special tokens, so none are added.
+  std::vector<int32_t> prompt_ids(const std::vector<ChatMessage>& messages,
+                                  const eval::SpecialTokenRules&,
+                                  const data::Tokenizer& tokenizer) const override {
     Tree::List list;
     for (const ChatMessage& m : messages) {
       Tree& one = list.emplace_back();
       one.set("role", Tree(m.role));
       one.set("content", Tree(m.content));
     }
-    return form_.render(list, Tree(), prompt);
+    return tokenizer.encode(form_now(tokenizer).render(list, Tree(), true));
   }
   std::vector<std::string> stops() const override { return stops_; }
-  bool has_special_tokens() const override { return true; }
-  std::string description() const override { return form_.source(); }
+  std::string description() const override { return settings_.source; }
 
  private:
-  data::ChatTemplate form_;
+  // Returns the template with the local time, which transformers gives to templates. A server may
+  // run for days, so the time is that of the request.
+  data::ChatTemplate form_now(const data::Tokenizer& tokenizer) const {
+    data::ChatSettings settings = settings_;
+    const std::time_t now = std::time(nullptr);
+    std::tm local = {};
+    if (::localtime_r(&now, &local) != nullptr) settings.now = local;
+    return {std::move(settings), tokenizer};
+  }
+
+  data::ChatSettings settings_;
   std::vector<std::string> stops_;
 };
 
@@ -132,10 +181,6 @@ std::unique_ptr<ChatTemplate> jinja_template(const checkpoint::CheckpointReader&
     data::ChatSettings settings =
         data::chat_settings(std::move(text), std::move(source), variables,
                             checkpoint::hf_text_rules(header).stops, tokenizer);
-    // transformers gives templates the local time.
-    const std::time_t now = std::time(nullptr);
-    std::tm local = {};
-    if (::localtime_r(&now, &local) != nullptr) settings.now = local;
     return std::make_unique<JinjaTemplate>(std::move(settings), tokenizer);
   } catch (const Error& e) {
     throw Error("{}\nUse another template with --chat-template FILE", e.what());
@@ -166,14 +211,6 @@ std::unique_ptr<ChatTemplate> chat_template_of(const checkpoint::CheckpointReade
   const std::vector<int32_t> end = tokenizer.encode(kTurnEnd);
   if (end.size() == 1 && tokenizer.is_special(end[0])) return std::make_unique<ChatMl>();
   return std::make_unique<PlainLines>();
-}
-
-std::vector<int32_t> prompt_ids(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
-                                const eval::SpecialTokenRules& rules,
-                                const data::Tokenizer& tokenizer) {
-  const std::string text = chat.render(messages, true);
-  return chat.has_special_tokens() ? tokenizer.encode(text)
-                                   : eval::encode_text(rules, tokenizer, text);
 }
 
 void add_stops(const ChatTemplate& chat, const data::Tokenizer& tokenizer,

@@ -1,6 +1,7 @@
-// Turns the messages of a chat into the text that a model reads.
+// Turns the messages of a chat into the tokens that a model reads.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,14 +19,13 @@ struct ChatMessage {
 class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
-  // Returns the text of the messages; with `add_generation_prompt`, up to where the assistant's
-  // next message begins. Throws Error if the template does not support the messages.
-  virtual std::string render(const std::vector<ChatMessage>& messages,
-                             bool add_generation_prompt) const = 0;
+  // Returns the ids of the messages, up to where the assistant's next message begins. Throws Error
+  // if the template does not support the messages.
+  virtual std::vector<int32_t> prompt_ids(const std::vector<ChatMessage>& messages,
+                                          const eval::SpecialTokenRules& rules,
+                                          const data::Tokenizer& tokenizer) const = 0;
   // Texts that end the assistant's message, in addition to the stop ids of the checkpoint.
   virtual std::vector<std::string> stops() const = 0;
-  // Returns true if the text has all special tokens, so that none are added around it.
-  virtual bool has_special_tokens() const { return false; }
   // Returns the name of the template for the log: "ChatML".
   virtual std::string description() const = 0;
 };
@@ -38,11 +38,6 @@ class ChatTemplate {
 std::unique_ptr<ChatTemplate> chat_template_of(const checkpoint::CheckpointReader& checkpoint,
                                                const data::Tokenizer& tokenizer,
                                                const std::string& file = "");
-
-// Returns the ids of the text up to where the assistant's next message begins.
-std::vector<int32_t> prompt_ids(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
-                                const eval::SpecialTokenRules& rules,
-                                const data::Tokenizer& tokenizer);
 
 // Appends the template's stops: special tokens to `ids`, others to `texts`.
 void add_stops(const ChatTemplate& chat, const data::Tokenizer& tokenizer,

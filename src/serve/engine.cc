@@ -80,11 +80,21 @@ EngineCounts Engine::counts() const {
 // Begins a text in a free slot.
 void Engine::begin(Waiting w) {
   auto stream = std::make_shared<eval::TextStream>(tokenizer_, w.job.request.prompt, w.job.stops);
+  // The text of the prompt has the names of its special tokens; the stream finds where each token
+  // begins in it.
+  auto prompt = std::make_shared<eval::TextStream>(tokenizer_, std::span<const int32_t>(),
+                                                   std::vector<std::string>(), true);
   auto ended = std::make_shared<bool>(false), timed_out = std::make_shared<bool>(false);
   eval::TextRequest& r = w.job.request;
-  r.each = [channel = w.channel, choice = w.choice, stream](const eval::NewToken& t) {
+  r.each = [channel = w.channel, choice = w.choice, stream, prompt,
+            added = w.job.added](const eval::NewToken& t) {
+    if (t.in_prompt && t.index < added) return true;
     TextEvent e{.choice = choice, .token = t};
-    if (!t.in_prompt) e.text = stream->add(t.token);
+    if (t.in_prompt)
+      prompt->add(t.token);
+    else
+      e.text = stream->add(t.token);
+    e.offset = (t.in_prompt ? *prompt : *stream).offset();
     channel->push(std::move(e));
     return !stream->stopped();
   };

@@ -29,8 +29,9 @@ struct TextEvent {
   int64_t choice = 0;
   std::string text = {};                     // final text, as TextStream returns it
   std::optional<eval::NewToken> token = {};  // the token that was added
-  std::optional<eval::Ending> ending = {};   // the text is complete
-  bool timed_out = false;                    // with an ending: because of EngineOptions::timeout_s
+  int64_t offset = 0;  // characters before it, in the text of the prompt or of the output
+  std::optional<eval::Ending> ending = {};  // the text is complete
+  bool timed_out = false;                   // with an ending: because of EngineOptions::timeout_s
 };
 
 // Carries the events of the texts of one request to the thread that answers it.
@@ -54,6 +55,7 @@ class TextChannel {
 struct TextJob {
   eval::TextRequest request;
   std::vector<std::string> stops;  // texts that end it
+  int64_t added = 0;  // tokens that were added in front of the prompt's text; they get no event
 };
 
 struct EngineCounts {

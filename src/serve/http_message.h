@@ -38,8 +38,8 @@ class HttpReader {
   State add(std::string_view bytes);
   // Returns the complete request, and begins to read the next one.
   HttpRequest take();
-  // Returns whether part of a request was received.
-  bool begun() const { return part_ != Part::kHead || !buffer_.empty(); }
+  // Returns whether part of a request was received. Empty lines before it do not count.
+  bool begun() const { return part_ != Part::kHead || !(buffer_.empty() || buffer_ == "\r"); }
   // Returns whether the client waits for "100 Continue" before it sends the body; true once.
   bool take_expectation();
 

@@ -4,8 +4,9 @@
 //
 // Each wait has a limit, so a client that sends one byte per minute cannot hold a thread (the time
 // counts from the first byte of a request to its last), and a stop is noticed within kPollMs. At a
-// stop, a request that has begun is answered and idle connections are closed. The number of
-// connections is bounded; one above it gets status 503 without a thread.
+// stop, a request that was received is answered, one that was received in part is rejected, and
+// idle connections are closed, so no client can delay the end. The number of connections is
+// bounded; one above it, and one for which no thread can be created, gets status 503.
 #include "serve/http_server.h"
 
 #include <arpa/inet.h>
@@ -16,11 +17,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <list>
-#include <thread>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -30,7 +31,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPollMs = 100;  // how often a waiting thread looks whether the server stops
+constexpr int kPollMs = 100;     // how often a waiting thread looks whether the server stops
+constexpr double kLinger_s = 2;  // time to read what a client sends after an error
+constexpr double kClose_s = 1;   // most time for that, and for sending, after a stop
 
 double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
@@ -42,9 +45,29 @@ int wait_for(int socket, int events) {
   return ::poll(&p, 1, kPollMs) > 0 ? p.revents : 0;
 }
 
-// Sends all bytes within the time. Returns false if the client has gone or is too slow.
-bool send_all(int socket, std::string_view bytes, double seconds) {
-  const Clock::time_point begin = Clock::now();
+// A wait that gets shorter when the server stops.
+class Patience {
+ public:
+  Patience(double seconds, const std::atomic<bool>& closing)
+      : seconds_(seconds), closing_(closing) {}
+  bool is_over() {
+    if (closing_ && !closes_) {
+      closes_ = true;
+      begin_ = Clock::now();
+      seconds_ = std::min(seconds_, kClose_s);
+    }
+    return seconds_since(begin_) > seconds_;
+  }
+
+ private:
+  Clock::time_point begin_ = Clock::now();
+  double seconds_;
+  const std::atomic<bool>& closing_;
+  bool closes_ = false;
+};
+
+// Sends all bytes while there is patience. Returns false if the client has gone or is too slow.
+bool send_all(int socket, std::string_view bytes, Patience patience) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) {
@@ -52,7 +75,7 @@ bool send_all(int socket, std::string_view bytes, double seconds) {
       continue;
     }
     if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return false;
-    if (seconds_since(begin) > seconds) return false;
+    if (patience.is_over()) return false;
     wait_for(socket, POLLOUT);
   }
   return true;
@@ -60,16 +83,26 @@ bool send_all(int socket, std::string_view bytes, double seconds) {
 
 // Reads what the client still sends, for a short time. Closing a socket with unread bytes resets
 // the connection, and the client would lose the response that explains why.
-void linger(int socket) {
-  constexpr double kLinger_s = 2;
+void linger(int socket, Patience patience) {
   ::shutdown(socket, SHUT_WR);
   char bytes[16 << 10];
-  for (const Clock::time_point begin = Clock::now(); seconds_since(begin) < kLinger_s;) {
+  while (!patience.is_over()) {
     if (wait_for(socket, POLLIN) == 0) continue;
     const ssize_t n = ::recv(socket, bytes, sizeof bytes, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return;
   }
 }
+
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
 
 std::string error_body(std::string_view message) {
   std::string escaped;
@@ -80,6 +113,22 @@ std::string error_body(std::string_view message) {
   return fmt::format(
       R"({{"error":{{"message":"{}","type":"invalid_request_error","param":null,"code":null}}}})",
       escaped);
+}
+
+// Returns a whole response with an error.
+std::string error_response(int status, std::string_view why, std::string_view extra_headers = "") {
+  const std::string body = error_body(why);
+  return response_head(status, "application/json", static_cast<int64_t>(body.size()), false,
+                       extra_headers) +
+         body;
+}
+
+// Closes a connection that gets no thread. Its request is not read and the response is sent without
+// waiting: a flood must not block the accepting thread.
+void turn_away(int socket, std::string_view why) {
+  const std::string bytes = error_response(503, why, "Retry-After: 1\r\n");
+  ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  ::close(socket);
 }
 
 class SocketResponder final : public Responder {
@@ -100,7 +149,7 @@ class SocketResponder final : public Responder {
     const auto length = static_cast<int64_t>(body.size());
     std::string out = response_head(status, content_type, length, keep_alive_, extra);
     if (!head_only_) out += body;
-    open_ = send_all(socket_, out, write_s_) && keep_alive_;
+    open_ = send_bytes(out) && keep_alive_;
     begun_ = true;
   }
 
@@ -113,13 +162,12 @@ class SocketResponder final : public Responder {
         may_chunk_ ? response_head(status, content_type, -1, keep_alive_)
                    : fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nConnection: close\r\n\r\n",
                                  status, reason_of(status), content_type);
-    return open_ = send_all(socket_, head, write_s_);
+    return open_ = send_bytes(head);
   }
 
   bool send(std::string_view data) override {
     if (!open_ || data.empty()) return open_;
-    return open_ = chunked_ ? send_all(socket_, chunk_of(data), write_s_)
-                            : send_all(socket_, data, write_s_);
+    return open_ = chunked_ ? send_bytes(chunk_of(data)) : send_bytes(data);
   }
 
   bool client_gone() override {
@@ -132,12 +180,16 @@ class SocketResponder final : public Responder {
 
   // Ends the response. Returns whether another request may follow on the connection.
   bool finish() {
-    if (chunked_ && open_) open_ = send_all(socket_, kLastChunk, write_s_);
+    if (chunked_ && open_) open_ = send_bytes(kLastChunk);
     return open_ && keep_alive_;
   }
   bool begun() const { return begun_; }
 
  private:
+  bool send_bytes(std::string_view bytes) const {
+    return send_all(socket_, bytes, {write_s_, closing_});
+  }
+
   int socket_;
   double write_s_;
   const std::atomic<bool>& closing_;
@@ -188,6 +240,7 @@ HttpServer::~HttpServer() {
 
 // Answers one complete request. Sets `open` to whether another may follow.
 void HttpServer::answer(int socket, HttpReader& reader, const HttpHandler& handler, bool& open) {
+  const Counted counted(answering_);
   const HttpRequest request = reader.take();
   SocketResponder responder(socket, request, options_.write_s, closing_);
   try {
@@ -200,88 +253,95 @@ void HttpServer::answer(int socket, HttpReader& reader, const HttpHandler& handl
   open = responder.finish();
 }
 
+// Answers with an error, and ends what is sent on the socket.
+void HttpServer::refuse(int socket, int status, std::string_view why) const {
+  send_all(socket, error_response(status, why), {options_.write_s, closing_});
+  linger(socket, {kLinger_s, closing_});
+}
+
 void HttpServer::serve(int socket, const HttpHandler& handler) {
   HttpReader reader(options_.limits);
   Clock::time_point begin = Clock::now();
   std::string bytes(16 << 10, '\0');
-  const auto refuse = [&](int status, const std::string& why) {
-    const std::string body = error_body(why);
-    send_all(
-        socket,
-        response_head(status, "application/json", static_cast<int64_t>(body.size()), false) + body,
-        options_.write_s);
-    linger(socket);
-  };
   for (bool open = true; open;) {
     HttpReader::State state = reader.add("");
     while (state == HttpReader::State::kIncomplete) {
       const bool begun = reader.begun();
-      if (closing_ && !begun) return;
+      if (closing_) {
+        if (begun) refuse(socket, 503, "the server is shutting down.");
+        return;
+      }
       if (seconds_since(begin) > (begun ? options_.request_s : options_.idle_s)) {
-        if (begun) refuse(408, "the request was not complete in time.");
+        if (begun) refuse(socket, 408, "the request was not complete in time.");
         return;
       }
       if (wait_for(socket, POLLIN) == 0) continue;
       const ssize_t n = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
       if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return;
       if (n < 0) continue;
-      if (!begun) begin = Clock::now();
       state = reader.add(std::string_view(bytes).substr(0, static_cast<size_t>(n)));
+      if (!begun && reader.begun()) begin = Clock::now();
       if (reader.take_expectation() &&
-          !send_all(socket, "HTTP/1.1 100 Continue\r\n\r\n", options_.write_s))
+          !send_all(socket, "HTTP/1.1 100 Continue\r\n\r\n", {options_.write_s, closing_}))
         return;
     }
-    if (state == HttpReader::State::kBad) return refuse(reader.status(), reader.problem());
+    if (state == HttpReader::State::kBad) return refuse(socket, reader.status(), reader.problem());
     answer(socket, reader, handler, open);
     begin = Clock::now();
   }
 }
 
+void HttpServer::join_done() {
+  for (auto it = workers_.begin(); it != workers_.end();)
+    if (it->done)
+      it->thread.join(), it = workers_.erase(it);
+    else
+      ++it;
+}
+
+// Starts the thread of a connection.
+void HttpServer::start(int socket, const HttpHandler& handler) {
+  if (connections_ >= options_.connections)
+    return turn_away(socket, "the server has too many connections. Retry later.");
+  Worker& w = workers_.emplace_back();
+  ++connections_;
+  try {
+    w.thread = std::thread([this, socket, &handler, &w] {
+      try {
+        serve(socket, handler);
+      } catch (const std::exception& e) {  // no memory for a request
+        print_to(stderr, fmt::format("error: a connection is closed: {}\n", e.what()));
+      }
+      ::close(socket);
+      --connections_;
+      w.done = true;
+    });
+  } catch (const std::system_error& e) {
+    --connections_;
+    workers_.pop_back();
+    print_to(stderr, fmt::format("warning: no thread for a connection: {}\n", e.what()));
+    turn_away(socket, "the server cannot start another thread. Retry later.");
+  }
+}
+
 void HttpServer::run(const HttpHandler& handler, const std::function<bool()>& stopping) {
-  struct Worker {
-    std::thread thread;
-    std::atomic<bool> done = false;
-  };
-  std::list<Worker> workers;
-  const auto join_done = [&] {
-    for (auto it = workers.begin(); it != workers.end();)
-      if (it->done)
-        it->thread.join(), it = workers.erase(it);
-      else
-        ++it;
-  };
   while (!stopping()) {
     join_done();
     if (wait_for(listener_, POLLIN) == 0) continue;
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0) {
-      // Without a free descriptor the connection stays in the backlog: wait for one to be freed.
-      if (errno == EMFILE || errno == ENFILE)
+      // Without a free descriptor or memory the connection stays in the backlog: wait for some.
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
         std::this_thread::sleep_for(std::chrono::milliseconds(kPollMs));
       continue;
     }
     const int on = 1;
     ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (connections_ >= options_.connections) {
-      const std::string body = error_body("the server has too many connections. Retry later.");
-      // Not read, and sent without waiting: a flood must not block the accepting thread.
-      const std::string head = response_head(
-          503, "application/json", static_cast<int64_t>(body.size()), false, "Retry-After: 1\r\n");
-      send_all(socket, head + body, 0);
-      ::close(socket);
-      continue;
-    }
-    ++connections_;
-    Worker& w = workers.emplace_back();
-    w.thread = std::thread([this, socket, &handler, &w] {
-      serve(socket, handler);
-      ::close(socket);
-      --connections_;
-      w.done = true;
-    });
+    start(socket, handler);
   }
   closing_ = true;
-  for (Worker& w : workers) w.thread.join();
+  for (Worker& w : workers_) w.thread.join();
+  workers_.clear();
 }
 
 }  // namespace tessera::serve

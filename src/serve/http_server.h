@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "serve/http_message.h"
 
@@ -49,18 +51,29 @@ class HttpServer {
 
   int port() const { return port_; }
   // Serves until `stopping` returns true, which is asked several times per second. Then no new
-  // connection is accepted, requests that were received are answered, and the rest are closed.
-  // Exceptions of the handler become status 500.
+  // connection is accepted, requests that were received are answered, and the rest are closed; a
+  // client that does not accept its answer has one more second. Exceptions of the handler become
+  // status 500.
   void run(const HttpHandler& handler, const std::function<bool()>& stopping);
-  int connections() const { return connections_; }
+  // Returns the number of requests that are being answered.
+  int answering() const { return answering_; }
 
  private:
+  struct Worker {
+    std::thread thread;
+    std::atomic<bool> done = false;
+  };
+
+  void start(int socket, const HttpHandler& handler);
+  void join_done();
   void serve(int socket, const HttpHandler& handler);
   void answer(int socket, HttpReader& reader, const HttpHandler& handler, bool& open);
+  void refuse(int socket, int status, std::string_view why) const;
 
   ServerOptions options_;
   int port_ = 0, listener_ = -1;  // in this order: opening the listener sets the port
-  std::atomic<int> connections_ = 0;
+  std::list<Worker> workers_;
+  std::atomic<int> connections_ = 0, answering_ = 0;
   std::atomic<bool> closing_ = false;
 };
 

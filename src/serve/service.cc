@@ -7,8 +7,9 @@
 // generates text that no client reads.
 //
 // Sampling is reproducible: the random numbers of a text are a function of (seed, sequence,
-// position). A request with a seed numbers its own texts from 0, so it returns the same texts at
-// any load. A request without one also mixes in its own number, so that equal requests differ.
+// position). With a seed, the texts of each prompt are numbered from 0, so they are the same at any
+// load and with any other prompts in the request. A request without a seed numbers all its texts
+// and also mixes in its own number, so that equal prompts and equal requests differ.
 #include "serve/service.h"
 
 #include <algorithm>
@@ -23,6 +24,7 @@ namespace tessera::serve {
 namespace {
 
 constexpr const char* kJson = "application/json";
+constexpr size_t kLargeBody = 64 << 10;
 constexpr std::chrono::milliseconds kWait{100};  // how often a thread looks whether the client left
 
 std::string finish_reason(eval::Ending e) { return e == eval::Ending::kLength ? "length" : "stop"; }
@@ -33,6 +35,11 @@ bool same_secret(std::string_view a, std::string_view b) {
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
     different |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
   return different == 0;
+}
+
+std::string_view headers_of(int status) {
+  if (status == 401) return "WWW-Authenticate: Bearer\r\n";
+  return status == 429 || status == 503 ? "Retry-After: 1\r\n" : "";
 }
 
 std::string event_line(std::string_view data) { return fmt::format("data: {}\n\n", data); }
@@ -49,7 +56,7 @@ struct Service::Task {
   ResponseHeader header;
   std::shared_ptr<TextChannel> channel = std::make_shared<TextChannel>();
   std::vector<Choice> choices;
-  std::vector<std::string> echoes;  // per choice: the prompt, if the answer repeats it
+  std::vector<int64_t> echoed;  // per choice: characters of the prompt that the text repeats
   Usage usage;
   bool include_usage = false;
   size_t open = 0;  // texts that have not ended
@@ -63,7 +70,11 @@ void Service::Task::add(TextEvent e) {
   c.text += e.text;
   if (e.token) {
     if (!e.token->in_prompt) ++usage.completion_tokens;
-    if (c.has_probabilities) c.tokens.push_back(*std::move(e.token));
+    if (c.has_probabilities) {
+      c.offsets.push_back(e.offset +
+                          (e.token->in_prompt ? 0 : echoed[static_cast<size_t>(e.choice)]));
+      c.tokens.push_back(*std::move(e.token));
+    }
   }
   if (!e.ending) return;
   --open;
@@ -90,8 +101,7 @@ void Service::handle(const HttpRequest& request, Responder& responder) {
   try {
     route(request, responder);
   } catch (const ApiError& e) {
-    responder.respond(e.status(), kJson, error_body(e),
-                      e.status() == 429 || e.status() == 503 ? "Retry-After: 1\r\n" : "");
+    responder.respond(e.status(), kJson, error_body(e), headers_of(e.status()));
   }
 }
 
@@ -135,28 +145,42 @@ void Service::route(const HttpRequest& r, Responder& responder) {
                                "/v1/chat/completions, /health and /metrics.",
                                eval::as_utf8(r.path)));
   need(post, "POST");
-  complete(chat ? read_chat(r.body, options_.limits) : read_completion(r.body, options_.limits),
-           responder);
+  complete(read(r, chat), responder);
 }
 
-// Returns the ids of a prompt. The embedding table may be padded beyond the vocabulary (to a
-// multiple of the ranks); ids of these rows exist in memory but were never trained, so a client may
-// not send them.
-std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt) const {
+// A body of many small JSON values takes up to 30 times its bytes while it is read, so only one
+// large body is read at a time.
+ApiRequest Service::read(const HttpRequest& r, bool chat) {
+  std::unique_lock<std::mutex> one(large_, std::defer_lock);
+  if (r.body.size() > kLargeBody) one.lock();
+  return chat ? read_chat(r.body, options_.limits) : read_completion(r.body, options_.limits);
+}
+
+// Returns the ids of a prompt; `added` are those in front of what the client sent. The embedding
+// table may be padded beyond the vocabulary (to a multiple of the ranks); ids of these rows exist
+// in memory but were never trained, so a client may not send them.
+std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt, int64_t& added) const {
   std::vector<int32_t> ids;
-  if (r.chat)
-    ids = serve::prompt_ids(chat_, r.messages, rules_, tokenizer_);
-  else if (const auto* const text = std::get_if<std::string>(&r.prompts[prompt]))
-    ids = eval::encode_text(rules_, tokenizer_, *text);
-  else
+  if (r.chat) {
+    ids = chat_.prompt_ids(r.messages, rules_, tokenizer_);
+  } else if (const auto* const text = std::get_if<std::string>(&r.prompts[prompt])) {
+    ids = tokenizer_.encode(*text);
+    added = -std::ssize(ids);
+    eval::add_special_tokens(rules_, ids);
+    added += std::ssize(ids);
+  } else {
     ids = std::get<std::vector<int32_t>>(r.prompts[prompt]);
+  }
   for (const int32_t id : ids)  // beyond it are rows of the embedding table without a token
     if (id >= rules_.vocabulary)
       throw ApiError(400, "prompt", "",
                      fmt::format("token id {} is not in the model's vocabulary of {}.", id,
                                  rules_.vocabulary));
   // The prompt is empty: a text from its beginning.
-  if (ids.empty() && rules_.alone) ids.push_back(*rules_.alone);
+  if (ids.empty() && rules_.alone) {
+    ids.push_back(*rules_.alone);
+    added = 1;
+  }
   return ids;
 }
 
@@ -169,12 +193,12 @@ void Service::set_stops(const ApiRequest& r, TextJob& job) const {
 }
 
 // Returns the texts to generate, n per prompt, and prepares their choices.
-std::vector<TextJob> Service::jobs_of(const ApiRequest& r, Task& task) {
-  const uint64_t number = requests_++;
+std::vector<TextJob> Service::jobs_of(const ApiRequest& r, uint64_t number, Task& task) const {
   std::vector<TextJob> jobs;
   const size_t prompts = r.chat ? 1 : r.prompts.size();
   for (size_t p = 0; p < prompts; ++p) {
-    const std::vector<int32_t> ids = prompt_ids(r, p);
+    int64_t added = 0;
+    const std::vector<int32_t> ids = prompt_ids(r, p, added);
     const int64_t room = decoder_.context() - std::ssize(ids);
     const int64_t most = options_.max_tokens > 0 ? std::min(room, options_.max_tokens) : room;
     task.usage.prompt_tokens += std::ssize(ids);
@@ -187,13 +211,14 @@ std::vector<TextJob> Service::jobs_of(const ApiRequest& r, Task& task) {
                       "new ones were requested.",
                       decoder_.context(), ids.size(), r.max_tokens.value_or(r.chat ? 1 : 16)));
     for (int64_t sample = 0; sample < r.n; ++sample) {
-      TextJob job;
+      TextJob job{.request = {}, .stops = {}, .added = added};
       job.request.prompt = ids;
       job.request.sampling = r.sampling;
       job.request.max_tokens = std::min(most, r.max_tokens.value_or(r.chat ? most : 16));
       job.request.min_tokens = r.min_tokens;
       job.request.seed = r.seed.value_or(options_.seed);
-      job.request.sequence = static_cast<uint64_t>(sample) | (r.seed ? 0 : (number + 1) << 16);
+      job.request.sequence = r.seed ? static_cast<uint64_t>(sample)
+                                    : static_cast<uint64_t>(jobs.size()) | (number + 1) << 16;
       job.request.top_probabilities = r.top_probabilities;
       job.request.prompt_probabilities = r.echo && r.top_probabilities >= 0;
       set_stops(r, job);
@@ -205,7 +230,10 @@ std::vector<TextJob> Service::jobs_of(const ApiRequest& r, Task& task) {
       Choice& c = task.choices.emplace_back();
       c.index = std::ssize(task.choices) - 1;
       c.has_probabilities = r.top_probabilities >= 0;
-      if (r.echo) c.text = eval::as_utf8(eval::written_text(tokenizer_, ids));
+      if (r.echo)
+        c.text = eval::as_utf8(
+            eval::written_text(tokenizer_, std::span(ids).subspan(static_cast<size_t>(added))));
+      task.echoed.push_back(static_cast<int64_t>(count_characters(c.text)));
       jobs.push_back(std::move(job));
     }
   }
@@ -218,10 +246,11 @@ void Service::complete(const ApiRequest& r, Responder& responder) {
     throw ApiError(404, "model", "model_not_found",
                    fmt::format("there is no model '{}'. The server has '{}'.",
                                eval::as_utf8(r.model), options_.model));
+  const uint64_t number = requests_++;
   Task task;
   std::vector<TextJob> jobs;
   try {
-    jobs = jobs_of(r, task);
+    jobs = jobs_of(r, number, task);
   } catch (const ApiError&) {
     throw;
   } catch (const Error& e) {  // the template does not support the messages
@@ -229,7 +258,7 @@ void Service::complete(const ApiRequest& r, Responder& responder) {
   }
   task.include_usage = r.include_usage;
   task.header = {fmt::format("{}-{:016x}", r.chat ? "chatcmpl" : "cmpl",
-                             requests_.load() ^ (static_cast<uint64_t>(created_) << 24)),
+                             number ^ (static_cast<uint64_t>(created_) << 24)),
                  options_.model, std::time(nullptr), r.chat};
   switch (engine_.submit(std::move(jobs), task.channel)) {
     case Engine::Admission::kAccepted:
@@ -262,17 +291,15 @@ void Service::answer_stream(Task& task, Responder& responder) {
   if (!responder.begin(200, "text/event-stream")) return;
   std::string out;
   const auto event = [&](const std::string& data) { out += event_line(data); };
-  std::vector<int64_t> shown(task.choices.size());  // characters sent, per choice
   for (const Choice& c : task.choices)
     if (task.header.chat) event(role_event(task.header, c.index));
-  // Sends what a choice has gained, and keeps only its counts.
+  // Sends what a choice has gained.
   const auto send = [&](Choice& c) {
-    c.first_character = shown[static_cast<size_t>(c.index)];
     if (!c.text.empty() || !c.tokens.empty() || !c.finish_reason.empty())
       event(text_event(task.header, c, tokenizer_));
-    shown[static_cast<size_t>(c.index)] += static_cast<int64_t>(count_characters(c.text));
     c.text.clear();
     c.tokens.clear();
+    c.offsets.clear();
   };
   try {
     while (task.open > 0) {

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <string>
 
 #include "eval/text_rules.h"
@@ -44,8 +45,9 @@ class Service {
 
   void route(const HttpRequest& request, Responder& responder);
   void complete(const ApiRequest& request, Responder& responder);
-  std::vector<TextJob> jobs_of(const ApiRequest& request, Task& task);
-  std::vector<int32_t> prompt_ids(const ApiRequest& request, size_t prompt) const;
+  std::vector<TextJob> jobs_of(const ApiRequest& request, uint64_t number, Task& task) const;
+  ApiRequest read(const HttpRequest& request, bool chat);
+  std::vector<int32_t> prompt_ids(const ApiRequest& request, size_t prompt, int64_t& added) const;
   void set_stops(const ApiRequest& request, TextJob& job) const;
   void answer_whole(Task& task, Responder& responder);
   void answer_stream(Task& task, Responder& responder);
@@ -59,6 +61,7 @@ class Service {
   ServiceOptions options_;
   int64_t created_;
   std::atomic<uint64_t> requests_ = 0;
+  std::mutex large_;  // held while a large body is read
 };
 
 }  // namespace tessera::serve

@@ -161,6 +161,33 @@ TEST_F(OneModel, ReusesTheBeginningOfAnEarlierText) {
   EXPECT_EQ(batch.counts().prompt_tokens, 18);
 }
 
+// Two conversations begin with the same system message. Each stays in its slot while one is empty.
+TEST_F(OneModel, AnotherConversationTakesAnEmptySlot) {
+  TextBatch batch(decoder_);
+  const std::vector<int32_t> system = ids(4, 8);
+  std::array<std::vector<int32_t>, 3> talks{system, system, system};
+  const auto reused_by_turn = [&](size_t talk) {
+    talks[talk].push_back(static_cast<int32_t>(40 + talk));
+    talks[talk].push_back(static_cast<int32_t>(50 + talk));
+    const int64_t before = batch.counts().reused_tokens;
+    TextRequest r = request(0, 1, 2, 0.0);
+    r.prompt = talks[talk];
+    Result out;
+    collect(r, out);
+    batch.add(std::move(r));
+    while (!out.done) batch.step();
+    talks[talk].insert(talks[talk].end(), out.tokens.begin(), out.tokens.end());
+    return batch.counts().reused_tokens - before;
+  };
+  EXPECT_EQ(reused_by_turn(0), 0);
+  EXPECT_EQ(reused_by_turn(1), 0);
+  // All of the earlier turn but the last token of the answer, which no step has read.
+  EXPECT_EQ(reused_by_turn(0), 11);
+  EXPECT_EQ(reused_by_turn(1), 11);
+  // No slot is empty: the beginning is found in one of them.
+  EXPECT_EQ(reused_by_turn(2), 8);
+}
+
 TEST_F(OneModel, EndsAtAStopAtTheLengthAndWhenCancelled) {
   const Result free = alone(decoder_, request(4, 5, 6, 0));
   EXPECT_EQ(free.ending, Ending::kLength);

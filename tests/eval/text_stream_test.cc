@@ -65,6 +65,36 @@ TEST(TextStream, OmitsSpecialTokensUnlessAsked) {
   EXPECT_EQ(joined(pieces(shown, *t, "a<|endoftext|>b")), "a<|endoftext|>b");
 }
 
+std::vector<int64_t> offsets(TextStream& s, const data::Tokenizer& t, std::string_view text) {
+  std::vector<int64_t> out;
+  for (const int32_t id : t.encode(text)) {
+    s.add(id);
+    out.push_back(s.offset());
+  }
+  return out;
+}
+
+TEST(TextStream, CountsTheCharactersBeforeAToken) {
+  const auto t = bytes();
+  using Offsets = std::vector<int64_t>;
+  const auto of = [&](std::string_view text, bool special = false) {
+    TextStream s(*t, t->encode("b\xC3\xA4"), {}, special);
+    return offsets(s, *t, text);
+  };
+  EXPECT_EQ(of("a\xC3\xA4z"), (Offsets{0, 1, 1, 2}));
+  EXPECT_EQ(of("\xE2\x82\xAC\xF0\x9F\x98\x80z"), (Offsets{0, 0, 0, 1, 1, 1, 1, 2}));
+  // Bytes that are no character are shown as one each.
+  EXPECT_EQ(of("\xE2\xE2z"), (Offsets{0, 1, 2}));
+  EXPECT_EQ(of("\xFF\xFFz"), (Offsets{0, 1, 2}));
+  EXPECT_EQ(of("\xE2z\xC3\xA4z"), (Offsets{0, 1, 2, 2, 3}));
+  // A token without text has the place where it would be.
+  EXPECT_EQ(of("a<|endoftext|>b"), (Offsets{0, 1, 1}));
+  EXPECT_EQ(of("a<|endoftext|>b", true), (Offsets{0, 1, 14}));
+  // Text that is held back because a stop may begin is counted.
+  TextStream held(*t, {}, {"stop"});
+  EXPECT_EQ(offsets(held, *t, "astox"), (Offsets{0, 1, 2, 3, 4}));
+}
+
 TEST(IncompleteBytes, OfTheEndOfAText) {
   EXPECT_EQ(incomplete_bytes(""), 0u);
   EXPECT_EQ(incomplete_bytes("abc"), 0u);

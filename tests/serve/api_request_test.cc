@@ -95,7 +95,11 @@ TEST(ReadRequest, NamesTheKeyThatIsWrong) {
   refused(false, R"({"prompt":"a","logit_bias":{"1":101}})", "", "logit_bias = 101");
   refused(false, R"({"prompt":"a","max_tokens":99999999999})", "max_tokens", "integer");
   refused(false, R"({"prompt":"a","messages":[]})", "messages", "unknown key");
-  refused(true, R"({"messages":[]})", "messages", "a list of messages");
+  refused(false, R"({"prompt":"a","stop_token_ids":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]})",
+          "stop_token_ids", "17 ids, expected at most 16");
+  refused(false, R"({"prompt":"a","stop_token_ids":1})", "stop_token_ids", "a list of token ids");
+  refused(true, R"({"messages":{}})", "messages", "a list of messages");
+  refused(true, R"({"messages":[]})", "messages", "0 messages, expected 1 to 4096");
   refused(true, R"({"messages":[{"role":"user"}]})", "messages[0]", "\"content\"");
   refused(true, R"({"messages":[{"role":"tool","content":"x"}]})", "messages[0].role", "assistant");
   refused(true, R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})",

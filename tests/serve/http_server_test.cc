@@ -1,7 +1,10 @@
 #include "serve/http_server.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
 
+#include <chrono>
 #include <thread>
 
 #include "base/error.h"
@@ -101,6 +104,87 @@ TEST(HttpServer, DropsSlowClients) {
   EXPECT_FALSE(idle.receive());
 }
 
+// Empty lines before a request are allowed, but they are no request.
+TEST(HttpServer, DropsClientsThatSendOnlyEmptyLines) {
+  ServerOptions o;
+  o.request_s = 60;
+  o.idle_s = 0.5;
+  Running server(o, echo);
+  for (const char* piece : {"\r\n", "\r|\n"}) {
+    Client c(server.port());
+    const timeval now = {0, 1};
+    ::setsockopt(c.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &now, sizeof now);
+    const auto closed = [&] {
+      char byte;
+      const ssize_t n = ::recv(c.descriptor(), &byte, 1, 0);
+      return n == 0 || (n < 0 && errno != EAGAIN);
+    };
+    bool ended = false;
+    for (int i = 0; i < 100 && !ended; ++i) {
+      const std::string_view bytes = piece;
+      const size_t half = bytes.find('|');
+      c.send(half == bytes.npos ? bytes
+             : i % 2 == 0       ? bytes.substr(0, half)
+                                : bytes.substr(half + 1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ended = closed();
+    }
+    EXPECT_TRUE(ended) << piece;
+  }
+  Client late(server.port());
+  EXPECT_EQ(late.ask("\r\n\r\nGET /a HTTP/1.1\r\n\r\n").body, "/a");
+}
+
+// A stack larger than the address space: no thread can be created.
+TEST(HttpServer, GoesOnWithoutAThreadForAConnection) {
+  Running server({}, echo);
+  Client before(server.port());
+  EXPECT_EQ(before.get("/").status, 200);
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_attr_init(&huge), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);
+  ASSERT_EQ(::pthread_setattr_default_np(&huge), 0);
+  for (int i = 0; i < 3; ++i) {
+    Client c(server.port());
+    const Answer a = c.answer();
+    EXPECT_EQ(a.status, 503);
+    EXPECT_NE(a.head.find("Retry-After"), a.head.npos);
+  }
+  ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
+  ::pthread_attr_destroy(&huge);
+  ::pthread_attr_destroy(&usual);
+  EXPECT_EQ(before.get("/").status, 200);
+  EXPECT_EQ(Client(server.port()).get("/").status, 200);
+}
+
+TEST(HttpServer, GoesOnWithoutMemoryForARequest) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer ends the program when memory is missing";
+#endif
+  ServerOptions o;
+  o.limits.body_bytes = size_t{1} << 40;
+  Running server(o, echo);
+  Client large(server.port());
+  EXPECT_EQ(large.get("/").status, 200);
+  rlimit usual = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &usual), 0);
+  long pages = 0;
+  std::FILE* const f = std::fopen("/proc/self/statm", "r");
+  ASSERT_EQ(std::fscanf(f, "%ld", &pages), 1);
+  std::fclose(f);
+  const std::string piece(1 << 20, 'x');
+  rlimit low = usual;
+  low.rlim_cur = static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) +
+                 (rlim_t{128} << 20);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &low), 0);
+  bool sent = large.send("POST / HTTP/1.1\r\nContent-Length: 4294967296\r\n\r\n");
+  for (int i = 0; i < 4096 && sent; ++i) sent = large.send(piece);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &usual), 0);
+  EXPECT_FALSE(sent);
+  EXPECT_EQ(Client(server.port()).get("/").status, 200);
+}
+
 // The client is still sending when it is refused, and reads why.
 TEST(HttpServer, ExplainsWhyALargeBodyIsRefused) {
   ServerOptions o;
@@ -153,6 +237,26 @@ TEST(HttpServer, CompletesWhatItReceivedWhenItStops) {
   EXPECT_EQ(a.body, "done");
   EXPECT_NE(a.head.find("Connection: close"), a.head.npos);
   EXPECT_FALSE(idle.receive());
+}
+
+// Half a request, and an answer that its client does not read.
+TEST(HttpServer, AStopWaitsForNoClient) {
+  ServerOptions o;
+  o.request_s = o.write_s = 60;
+  std::atomic<bool> begun = false;
+  Running server(o, [&](const HttpRequest&, Responder& s) {
+    begun = true;
+    s.respond(200, "text/plain", std::string(64 << 20, 'x'));
+  });
+  Client half(server.port()), full(server.port());
+  ASSERT_TRUE(half.send("GET / HT"));
+  ASSERT_TRUE(full.send("GET / HTTP/1.1\r\n\r\n"));
+  while (!begun) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const auto stopped = std::chrono::steady_clock::now();
+  server.stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - stopped, std::chrono::seconds(15));
+  EXPECT_EQ(half.answer().status, 503);
 }
 
 TEST(HttpServer, RefusesAPortInUseAndANameAsAddress) {

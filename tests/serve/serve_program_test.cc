@@ -1,6 +1,9 @@
 // `tessera serve` as clients see it.
 #include <algorithm>
+#include <mutex>
+#include <set>
 
+#include "base/utf8.h"
 #include "tests/serve/served_run.h"
 
 namespace tessera::serve {
@@ -81,6 +84,221 @@ TEST_F(ServedRun, ChatsWithTemplateStopsAndChoices) {
   const Tree cut = tree(c.post(
       "/v1/completions", R"({"prompt":"the quick","temperature":0,"max_tokens":40,"stop":" "})"));
   EXPECT_EQ(text(cut).find(' '), std::string::npos);
+}
+
+std::vector<std::string> texts_of(const Tree& t) {
+  std::vector<std::string> out;
+  for (const Tree& c : *t.find("choices")->as_list()) out.push_back(*c.find("text")->as_string());
+  return out;
+}
+
+// Also those of equal prompts. With a seed, a text does not depend on the other prompts.
+TEST_F(ServedRun, TextsOfOneRequestDifferUnlessASeedIsGiven) {
+  serve();
+  Client c(port_);
+  const auto posted = [&](const std::string& prompt, const std::string& more) {
+    return texts_of(
+        tree(c.post("/v1/completions",
+                    fmt::format(R"({{"prompt":{},"n":2,"max_tokens":24,"ignore_eos":true{}}})",
+                                prompt, more))));
+  };
+  const std::string twice = R"(["the quick","the quick"])", seed = R"(,"seed":7)";
+  const std::vector<std::string> free = posted(twice, "");
+  EXPECT_EQ(std::set(free.begin(), free.end()).size(), 4u);
+  EXPECT_NE(posted(twice, ""), free);
+  const std::vector<std::string> seeded = posted(twice, seed), one = posted(R"("the quick")", seed);
+  EXPECT_NE(one[0], one[1]);
+  EXPECT_EQ(seeded, (std::vector<std::string>{one[0], one[1], one[0], one[1]}));
+}
+
+// The most memory that a process has had, in MiB.
+int64_t peak_mib(pid_t pid) {
+  const std::string path = fmt::format("/proc/{}/status", pid);
+  std::FILE* const f = std::fopen(path.c_str(), "r");
+  long long kib = 0;
+  char line[256];
+  while (std::fgets(line, sizeof line, f) != nullptr) std::sscanf(line, "VmHWM: %lld", &kib);
+  std::fclose(f);
+  return kib >> 10;
+}
+
+// Small JSON values take far more memory than their text.
+TEST_F(ServedRun, ReadsOneLargeBodyAtATime) {
+  serve();
+  std::string body = R"({"prompt":"a","max_tokens":0,"metadata":[{})";
+  while (body.size() < (2u << 20)) body += ",{}";
+  body += "]}";
+  const int64_t before = peak_mib(pid_);
+  EXPECT_EQ(Client(port_).post("/v1/completions", body).status, 200);
+  const int64_t one = peak_mib(pid_) - before;
+  EXPECT_GT(one, 40);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i)
+    threads.emplace_back(
+        [&] { EXPECT_EQ(Client(port_).post("/v1/completions", body).status, 200); });
+  for (std::thread& t : threads) t.join();
+  // The bytes of all bodies, and the values of one.
+  EXPECT_LT(peak_mib(pid_) - before, 3 * one);
+}
+
+TEST_F(ServedRun, EachResponseHasItsOwnId) {
+  serve();
+  std::set<std::string> ids;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  constexpr size_t kThreads = 16, kRequests = 100;
+  for (size_t i = 0; i < kThreads; ++i)
+    threads.emplace_back([&] {
+      Client c(port_);
+      for (size_t n = 0; n < kRequests; ++n) {
+        const Tree t = tree(c.post("/v1/completions", R"({"prompt":"a","max_tokens":0})"));
+        const std::lock_guard lock(mutex);
+        ids.insert(*t.find("id")->as_string());
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(ids.size(), kThreads * kRequests);
+}
+
+// A text, its tokens and their offsets: of a whole response, or of all events of a stream.
+struct Offsets {
+  std::string text;
+  std::vector<std::string> tokens;
+  std::vector<int64_t> offsets;
+
+  void add(const Tree& choice) {
+    text += *choice.find("text")->as_string();
+    const Tree& p = *choice.find("logprobs");
+    for (const Tree& t : *p.find("tokens")->as_list()) tokens.push_back(*t.as_string());
+    for (const Tree& t : *p.find("text_offset")->as_list())
+      offsets.push_back(std::get<int64_t>(t.value));
+  }
+};
+
+// Each token of ASCII is found at its offset, counted in characters.
+void expect_tokens_at_offsets(const Offsets& o) {
+  std::vector<std::string> characters;
+  for (size_t i = 0; i < o.text.size(); i += characters.back().size())
+    characters.push_back(o.text.substr(i, std::max<size_t>(utf8_length(o.text, i), 1)));
+  ASSERT_EQ(o.offsets.size(), o.tokens.size());
+  size_t found = 0;
+  for (size_t i = 0; i < o.tokens.size(); ++i) {
+    if (o.tokens[i].size() != 1) continue;
+    ASSERT_LT(static_cast<size_t>(o.offsets[i]), characters.size()) << i;
+    EXPECT_EQ(characters[static_cast<size_t>(o.offsets[i])], o.tokens[i]) << i << " of " << o.text;
+    ++found;
+  }
+  EXPECT_GT(found, 3u);
+}
+
+TEST_F(ServedRun, TextOffsetsAreCharactersOfTheText) {
+  serve();
+  Client c(port_);
+  for (int seed = 0; seed < 6; ++seed)
+    for (const char* echo : {"true", "false"}) {
+      const std::string body =
+          fmt::format(R"({{"prompt":"Café 日x","echo":{},"logprobs":0,"max_tokens":40,"seed":{},)"
+                      R"("temperature":2,"ignore_eos":true,"stop":"qqq")",
+                      echo, seed);
+      Offsets whole, stream;
+      whole.add(choice(tree(c.post("/v1/completions", body + "}"))));
+      expect_tokens_at_offsets(whole);
+      const Answer a = c.post("/v1/completions", body + R"(,"stream":true})");
+      for (size_t at = 0; (at = a.body.find("data: {", at)) != a.body.npos; ++at) {
+        const size_t end = a.body.find("\n\n", at);
+        stream.add(choice(parse_json(a.body.substr(at + 6, end - at - 6), "event")));
+      }
+      expect_tokens_at_offsets(stream);
+      EXPECT_EQ(stream.text, whole.text);
+      EXPECT_EQ(stream.tokens, whole.tokens);
+      EXPECT_EQ(stream.offsets, whole.offsets);
+      if (echo == std::string("true")) {
+        ASSERT_GT(whole.offsets.size(), 10u);
+        EXPECT_EQ(std::vector(whole.offsets.begin(), whole.offsets.begin() + 10),
+                  (std::vector<int64_t>{0, 1, 2, 3, 3, 4, 5, 5, 5, 6}));
+        EXPECT_EQ(whole.offsets[10], 7);
+      }
+    }
+}
+
+// The token that the tokenizer puts before a text is no part of what the client sent.
+TEST_F(ServedRun, EchoesOnlyThePrompt) {
+  std::string tokenizer = byte_tokenizer();
+  const std::string none = R"("post_processor":null)";
+  tokenizer.replace(tokenizer.find(none), none.size(),
+                    R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":)"
+                    R"({"id":"<|endoftext|>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],)"
+                    R"("pair":[],"special_tokens":{"<|endoftext|>":{"id":"<|endoftext|>",)"
+                    R"("ids":[256],"tokens":["<|endoftext|>"]}}})");
+  put("begin.json", tokenizer);
+  ASSERT_EQ(run("data build --tokenizer begin.json --out b a.txt").code, 0);
+  const cli::ProgramResult r =
+      run("train run.yaml data.tokenizer=begin.json data.train=[b] schedule.steps=1 "
+          "run.directory=begun");
+  ASSERT_EQ(r.code, 0) << r.err;
+  served_ = "begun";
+  serve();
+  Client c(port_);
+  const Tree t = tree(
+      c.post("/v1/completions", R"({"prompt":"abc","max_tokens":0,"echo":true,"logprobs":1})"));
+  EXPECT_EQ(std::get<int64_t>(t.find("usage")->find("prompt_tokens")->value), 4);
+  Offsets o;
+  o.add(choice(t));
+  EXPECT_EQ(o.text, "abc");
+  EXPECT_EQ(o.tokens, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(o.offsets, (std::vector<int64_t>{0, 1, 2}));
+  // It follows the token that was added, so its probability is known.
+  EXPECT_FALSE(choice(t).find("logprobs")->find("token_logprobs")->as_list()->at(0).is_null());
+}
+
+// The tokens of a conversation are those of training: the end-of-text token follows each turn.
+TEST_F(ServedRun, ChatsAsTheRunWasTuned) {
+  put("pairs.jsonl", R"({"prompt":"one?","response":"uno"})"
+                     "\n");
+  const cli::ProgramResult r = run(
+      "train run.yaml data.train=[] data.instructions=[pairs.jsonl] "
+      "'data.template=\"Q: {prompt}\\nA: {response}\\n\"' schedule.steps=1 run.directory=tuned");
+  ASSERT_EQ(r.code, 0) << r.err;
+  served_ = "tuned";
+  serve();
+  Client c(port_);
+  const auto posted = [&](const std::string& messages) {
+    return c.post("/v1/chat/completions",
+                  fmt::format(R"({{"messages":[{}],"max_tokens":1}})", messages));
+  };
+  const auto tokens = [&](const std::string& messages) {
+    return std::get<int64_t>(tree(posted(messages)).find("usage")->find("prompt_tokens")->value);
+  };
+  const std::string system = R"({"role":"system","content":"s"})",
+                    user = R"({"role":"user","content":"one?"})",
+                    assistant = R"({"role":"assistant","content":"uno"})";
+  const int64_t one = 11, answered = one + 4 + 1;  // "Q: one?\nA: ", "uno\n", the end of a text
+  EXPECT_EQ(tokens(user), one);
+  EXPECT_EQ(tokens(system + "," + user), one + 3);  // "s\n\n"
+  EXPECT_EQ(tokens(user + "," + assistant + "," + user), answered + one);
+  EXPECT_EQ(tokens(user + "," + assistant + "," + user + "," + assistant + "," + user),
+            2 * answered + one);
+  for (const std::string& messages : {system, user + "," + assistant}) {
+    const Answer a = posted(messages);
+    EXPECT_EQ(a.status, 400);
+    EXPECT_NE(a.body.find("no message of the user to answer"), a.body.npos) << a.body;
+  }
+}
+
+// A server runs for days.
+TEST_F(ServedRun, TemplatesReadTheTimeOfTheRequest) {
+  put("time.jinja",
+      "{% set s = strftime_now('%S') %}{% if s[1] in '13579' %}a{% else %}abcdef{% endif %}");
+  serve({"--chat-template", (folder_ / "time.jinja").string()});
+  Client c(port_);
+  std::set<int64_t> lengths;
+  for (int i = 0; i < 30 && lengths.size() < 2; ++i) {
+    const Tree t = tree(c.post("/v1/chat/completions",
+                               R"({"messages":[{"role":"user","content":"x"}],"max_tokens":1})"));
+    lengths.insert(std::get<int64_t>(t.find("usage")->find("prompt_tokens")->value));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(lengths, (std::set<int64_t>{1, 6}));
 }
 
 TEST_F(ServedRun, EchoesWithProbabilities) {
@@ -184,6 +402,17 @@ TEST_F(ServedRun, DrainsWhenItIsStopped) {
   EXPECT_NE(read_file(log_).find("stopped"), std::string::npos);
 }
 
+// A client that has sent half a request does not delay the end.
+TEST_F(ServedRun, DrainsInTheTimeThatIsGiven) {
+  serve({"--drain", "1", "--request-timeout", "60"});
+  Client half(port_);
+  ASSERT_TRUE(half.send("POST /v1/comp"));
+  EXPECT_EQ(Client(port_).get("/health").status, 200);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(stop(SIGTERM), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
 TEST_F(ServedRun, RefusesOptionsThatCannotBe) {
   const auto says = [&](const std::string& options, const std::string& part, int code) {
     const cli::ProgramResult r = run("serve run " + options);
@@ -195,6 +424,9 @@ TEST_F(ServedRun, RefusesOptionsThatCannotBe) {
   says("--context 1000", "a context of 1000 per slot", 1);
   says("--host nowhere", "expected a numeric address", 1);
   says("--precision fp64", "expected fp32 or bf16", 2);
+  says("--timeout 1e10", "seconds, expected 0.001 to 1000000000", 2);
+  says("--request-timeout 0", "--request-timeout is 0 seconds", 2);
+  says("--drain -1", "--drain is -1 seconds, expected 0 to", 2);
 }
 
 // Lines in, answers out; commands change the conversation.
@@ -208,6 +440,67 @@ TEST_F(ServedRun, ChatInLines) {
                                 (folder_ / "lines").string() + "'")
                                 .out;
   EXPECT_EQ(out, again);
+}
+
+// In a file, only a line that is a command is one.
+TEST_F(ServedRun, ChatAnswersALineThatBeginsWithASlash) {
+  put("lines", "/usr/bin/x is what?\n");
+  const cli::ProgramResult r = run("chat run --temperature 0 --max-tokens 3 --threads 1 < lines");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.err.find("unknown command"), std::string::npos) << r.err;
+  EXPECT_GT(r.out.size(), 1u) << r.out;
+}
+
+// Returns whether a process has a handler for a signal.
+bool catches(pid_t pid, int signal) {
+  const std::string path = fmt::format("/proc/{}/status", pid);
+  std::FILE* const f = std::fopen(path.c_str(), "r");
+  if (f == nullptr) return false;
+  unsigned long long caught = 0;
+  char line[256];
+  while (std::fgets(line, sizeof line, f) != nullptr) std::sscanf(line, "SigCgt: %llx", &caught);
+  std::fclose(f);
+  return (caught >> (signal - 1) & 1) != 0;
+}
+
+// Reading the prompt takes seconds, and the program catches signals from its first chunk on.
+TEST_F(ServedRun, SignalsEndTheReadingOfAPrompt) {
+  const cli::ProgramResult trained = run(
+      "train run.yaml model.hidden=256 model.context=16384 schedule.steps=1 run.directory=wide");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  put("lines", std::string(16000, 'x') + "\n");
+  const auto status_after = [&](int signal) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::dup2(::open((folder_ / "lines").c_str(), O_RDONLY), STDIN_FILENO);
+      ::dup2(::open((folder_ / "answers").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600),
+             STDOUT_FILENO);
+      const std::string program = cli::tessera_program(), model = folder_ / "wide";
+      ::execl(program.c_str(), program.c_str(), "chat", model.c_str(), "--threads", "1", nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 6000 && !catches(pid, SIGINT); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ::kill(pid, signal);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return status;
+  };
+  // Ctrl-C ends only the answer, which is empty.
+  const int interrupted = status_after(SIGINT);
+  EXPECT_TRUE(WIFEXITED(interrupted) && WEXITSTATUS(interrupted) == 0) << interrupted;
+  EXPECT_EQ(get("answers"), "\n");
+  const int terminated = status_after(SIGTERM);
+  EXPECT_TRUE(WIFSIGNALED(terminated) && WTERMSIG(terminated) == SIGTERM) << terminated;
+}
+
+TEST_F(ServedRun, ChatFailsIfItsAnswersCannotBeWritten) {
+  put("lines", "the quick\nthe quick\n");
+  const cli::ProgramResult r =
+      run("chat run --temperature 0 --max-tokens 8 --threads 1 < lines > /dev/full");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("standard output cannot be written: No space left"), std::string::npos)
+      << r.err;
 }
 
 TEST_F(ServedRun, GenerateManyPrompts) {
@@ -235,6 +528,45 @@ TEST_F(ServedRun, GenerateManyPrompts) {
   put("bad.jsonl", "{\"prompt\":\"a\"}\n{\"question\":\"b\"}\n");
   EXPECT_NE(run("generate run --prompts " + (folder_ / "bad.jsonl").string()).err.find(":2:"),
             std::string::npos);
+}
+
+// A prompt that does not fit costs only its own line.
+TEST_F(ServedRun, GenerateNamesThePromptsThatDoNotFit) {
+  const std::string wide(260, 'x'), fits = "{\"prompt\":\"the quick\",\"id\":1}\n";
+  const std::string long_line = fmt::format("{{\"prompt\":\"{}\",\"id\":2}}\n", wide);
+  const std::string options = " --temperature 0 --max-tokens 4 --threads 1";
+  put("p.jsonl", fits + long_line + fits);
+  const cli::ProgramResult r = run("generate run --prompts p.jsonl" + options);
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("1 of 3 texts were not generated"), std::string::npos) << r.err;
+  const std::vector<Tree> lines = parse_json_lines(r.out, "out");
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(*lines[0].find("text")->as_string(), *lines[2].find("text")->as_string());
+  const std::string& error = *lines[1].find("error")->as_string();
+  EXPECT_TRUE(error.starts_with("p.jsonl:2: a prompt of 260 tokens and 4 new tokens")) << error;
+  EXPECT_EQ(std::get<int64_t>(lines[1].find("id")->value), 2);
+  EXPECT_EQ(lines[1].find("text"), nullptr);
+  // Without another text there is nothing to print.
+  put("p.txt", "\n" + wide + "\n");
+  const cli::ProgramResult none = run("generate run --prompts p.txt" + options);
+  EXPECT_EQ(none.code, 1);
+  EXPECT_TRUE(none.out.empty()) << none.out;
+  EXPECT_NE(none.err.find("p.txt:2: a prompt of 260 tokens"), std::string::npos) << none.err;
+}
+
+// No member of a line is lost without a word.
+TEST_F(ServedRun, GenerateRefusesMembersWithTheNameOfAResult) {
+  for (const char* name : {"index", "text", "tokens", "finish_reason", "error"}) {
+    put("p.jsonl", fmt::format("{{\"prompt\":\"a\"}}\n{{\"prompt\":\"a\",\"{}\":1}}\n", name));
+    const cli::ProgramResult r = run("generate run --prompts p.jsonl");
+    EXPECT_EQ(r.code, 1);
+    EXPECT_NE(r.err.find(fmt::format("p.jsonl:2: the prompt is in \"prompt\", and the output has "
+                                     "its own \"{0}\". Give that member another name, such as "
+                                     "\"input_{0}\"",
+                                     name)),
+              std::string::npos)
+        << r.err;
+  }
 }
 
 TEST_F(ServedRun, GenerateStopsBeforeAStopText) {

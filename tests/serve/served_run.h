@@ -34,7 +34,7 @@ class ServedRun : public cli::ProgramFolder {
     log_ = (folder_ / "serve.log").string();
     std::vector<std::string> words = {cli::tessera_program(),
                                       "serve",
-                                      (folder_ / "run").string(),
+                                      (folder_ / served_).string(),
                                       "--port",
                                       "0",
                                       "--threads",
@@ -98,6 +98,7 @@ class ServedRun : public cli::ProgramFolder {
     return *(message != nullptr ? message->find("content") : c.find("text"))->as_string();
   }
 
+  std::string served_ = "run";
   pid_t pid_ = -1;
   int port_ = 0;
   std::string log_;
