@@ -5,7 +5,7 @@
 
 Trains five shapes in fp32 and bf16 with each build in turn, and prints per shape the ratio NEW/OLD of
 their fastest steps of all turns. Other work on a machine only makes steps slower, so the fastest step
-is the figure that it disturbs least. Beside it: the median over the turns of the ratio of the median
+is the figure that it disturbs least. Then: the median over the turns of the ratio of the median
 steps. Exits with 1 if a ratio of the fastest steps is above 1 + --bound (default 0.02).
 """
 import argparse
