@@ -6,9 +6,8 @@
 //               context_method heads, context × tensor divides the heads
 //   expert      divides data and the model's experts
 //   tensor      divides heads and feed_forward. If it does not divide kv_heads, these are
-//   replicated.
-//               With sequence_parallel it may divide any number of tokens: the last parts have
-//               padding
+//               replicated. With sequence_parallel it may divide any number of tokens: the last
+//               parts have padding
 //   data        times micro divides the global batch; zero_group divides data / expert
 //   pipeline    at most layers + 1 chunks (pipeline × interleave); `stages` lists their layers
 //   zero        0 to 3
