@@ -324,6 +324,9 @@ void check_preferences(const EvalCommand& c) {
         "given "
         "with it.");
   if (!p.scores_file.empty()) {
+    data::SourceList inputs;
+    inputs.files = p.files;
+    data::check_output(p.scores_file, inputs);
     data::check_folder_of(p.scores_file);
     data::refuse_existing(p.scores_file, c.force);
   }

@@ -16,6 +16,7 @@
 #include "cli/trained_data.h"
 #include "comm/agree.h"
 #include "compile/compile.h"
+#include "data/vocabulary.h"
 #include "eval/model_programs.h"
 #include "ir/ops/preference.h"
 #include "train/answer_sums.h"
@@ -207,6 +208,15 @@ void PreferenceScorer::read_references() {
   }
   checkpoint::CheckpointReader reader = open_checkpoint(o_.reference, "trained");
   const model::ModelConfig model = eval::model_of(reader);
+  if (model.encoder_layers > 0)
+    throw Error("--reference {}: family {} has an encoder, expected a model that continues a text.",
+                o_.reference, name_of_entry(model.family));
+  if (!data::means_the_same(*tokenizer_of(reader), *tokenizer_))
+    throw Error(
+        "--reference {}: its tokenizer gives other tokens than that of {}, so its "
+        "log-probabilities "
+        "are those of other texts. Give the weights that the run started from.",
+        o_.reference, reader_.folder().string());
   for (const auto& data : sets_) data->require_vocabulary(model.padded_vocabulary());
   PairModel reference(reader, terms_, model, length_, options_);
   for (const auto& data : sets_)

@@ -23,7 +23,7 @@ std::optional<compile::Layout> layout_named(const std::string& asked,
   try {
     if (asked != "run") layout = eval::evaluation_layout(eval::parse_layout(asked));
   } catch (const Error& e) {
-    throw UsageError("--layout {}, or auto, run or copies.", e.what());
+    throw UsageError("--layout {}. Or give auto, run or copies.", e.what());
   }
   if (eval::ranks_of(layout) != ranks)
     throw Error(

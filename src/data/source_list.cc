@@ -84,6 +84,8 @@ void check_folder_of(const fs::path& out) {
     throw Error("{}: there is no folder {}. Create it first.", out.string(), folder.string());
   if (fs::is_directory(out, error))
     throw Error("{}: this is a folder. Name a file in it.", out.string());
+  if (fs::exists(out, error) && !fs::is_regular_file(out, error))
+    throw Error("{}: is a device or a pipe, expected a file. Choose another path.", out.string());
 }
 
 void refuse_existing(const fs::path& out, bool replace) {

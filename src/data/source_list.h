@@ -27,8 +27,8 @@ SourceList list_sources(const std::vector<std::string>& inputs);
 // sources. Called before the sources are read, so that no work is lost.
 void check_output(const std::filesystem::path& out, const SourceList& sources);
 
-// Throws Error if `out` is a folder or in a folder that does not exist. Called before long work
-// whose result goes there.
+// Throws Error if `out` is a folder, device or pipe, or if it is in a folder that does not
+// exist. Called before long work whose result goes there.
 void check_folder_of(const std::filesystem::path& out);
 
 // Throws Error if `out` exists and `replace` is false. The message names --force.

@@ -39,7 +39,8 @@ void check_degrees(const compile::Layout& layout) {
     if (ranks > kMostRanks) throw Error("{}: more than {} ranks", to_string(layout), kMostRanks);
   }
   if (layout.data % layout.expert != 0)
-    throw Error("expert={}: does not divide data={}", layout.expert, layout.data);
+    throw Error("expert={}: does not divide data={}; expected for example data={},expert={}",
+                layout.expert, layout.data, layout.expert, layout.expert);
 }
 
 }  // namespace

@@ -273,6 +273,8 @@ TEST_F(PreferencesProgram, EvalRejectsWhatDoesNotFit) {
         {"eval simpo --preferences missing.jsonl", 1, "missing.jsonl"},
         {"eval simpo --preferences held.jsonl --reference tuned", 1, "no reference model"},
         {"eval simpo d --scores s.jsonl", 2, "--scores requires --preferences"},
+        {"eval simpo --preferences held.jsonl --scores held.jsonl --force", 1, "is an input"},
+        {"eval simpo --preferences held.jsonl --scores /dev/full --force", 1, "is a device"},
         {"eval simpo --preferences held.jsonl --adapter tuned", 2, "--adapter"}}) {
     const ProgramResult r = run(arguments);
     EXPECT_EQ(r.code, code) << arguments << r.err;
