@@ -399,7 +399,9 @@ def with_objective(case):
              "model.mtp_depth")
     if case["texts"] in ("spans", "pairs") or rng.random() < 5 / 6 or any(case.get(key) for key in terms):
         return case
+    divides = case["model.context"] % case["layout.tensor"] == 0  # padding is not supported
     return {**case, "texts": "preferred", "compiler.attention": "fused",
+            "layout.sequence_parallel": case["layout.sequence_parallel"] and divides,
             "objective.kind": rng.choice(["dpo", "ipo", "orpo", "kto", "simpo", "reward"])}
 
 

@@ -25,6 +25,7 @@ Context checked(const CompileRequest& asked, const Target& target) {
   const CompileRequest& r = asked;
   check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.encoder_tokens});
   check_head_copies(r);
+  check_preference(r);
   check_quantization(r);
   CHECK(r.precision != Precision::kAuto, "precision auto must be resolved before compile()");
   CHECK(!r.reuse_encoder_output || (r.kind == ProgramKind::kDecode && r.model.encoder_layers > 0),

@@ -213,6 +213,17 @@ void check_head_copies(const CompileRequest& r) {
       adapters || family ? "" : "; or another optimizer");
 }
 
+void check_preference(const CompileRequest& r) {
+  const Layout& l = r.layout;
+  if (!r.preference || !l.sequence_parallel || r.tokens % l.tensor == 0) return;
+  throw Error(
+      "layout.tensor = {} does not divide the tokens of a sequence = {}, which "
+      "layout.sequence_parallel needs if objective.kind is not sft. Change data.sequence_length, "
+      "or "
+      "set layout.sequence_parallel: false.",
+      l.tensor, r.tokens);
+}
+
 namespace {
 
 // Throws Error unless each rank has whole blocks of a weight.

@@ -37,6 +37,10 @@ bool dropout_fits_ring(const model::ModelConfig& model, const Layout& layout, in
 void check_head_copies(const CompileRequest& request);
 bool can_copy_heads(const CompileRequest& request);
 
+// Throws Error if the request learns from pairs of answers and tensor-parallel ranks would have
+// padding: the sums over an answer would count it.
+void check_preference(const CompileRequest& request);
+
 // Throws Error if the blocks of lora.quantize, 64 weights each, do not fit the inputs of a layer's
 // GEMMs, or the part of them that a tensor-parallel rank has.
 void check_quantization(const CompileRequest& request);

@@ -39,6 +39,7 @@ void check_layout(const RunConfig& run, KeyErrors& errors) {
     compile::check_layout(run.model, run.layout,
                           {run.batch.global, run.batch.micro, r.tokens, r.encoder_tokens});
     compile::check_head_copies(r);
+    compile::check_preference(r);
     compile::check_quantization(r);
   });
 }

@@ -89,7 +89,8 @@ void add(const SearchRequest& r, const compile::Layout& ranks, std::vector<Candi
   const bool divided = ranks.tensor > 1;
   const int64_t shards = ranks.data / ranks.expert * ranks.context;  // ranks with the same weights
   const int64_t parts = ranks.tensor * ranks.context;
-  const bool may_split = ranks.context == 1 || r.base.tokens % parts == 0;
+  const bool may_pad = ranks.context == 1 && !r.base.preference;
+  const bool may_split = may_pad || r.base.tokens % parts == 0;
   for (const int64_t micro : divisors(common_batch(r.global, r.ramp) / ranks.data)) {
     // The gradient-noise scale compares a micro-batch with a step of several.
     if (r.base.measures_noise && micro * ranks.data == r.global) continue;

@@ -146,6 +146,17 @@ TEST(LayoutCheck, SequenceParallelismDividesAnyNumberOfTokens) {
   }
 }
 
+TEST(LayoutCheck, PairsOfAnswersHaveNoPadding) {
+  CompileRequest r;
+  r.tokens = 126;
+  r.layout.tensor = 4;
+  check_preference(r);
+  r.preference.emplace();
+  EXPECT_THROW(check_preference(r), Error);
+  r.layout.sequence_parallel = false;
+  check_preference(r);
+}
+
 TEST(LayoutCheck, DataAndMicroDivideTheBatch) {
   Layout l;
   l.data = 5;
