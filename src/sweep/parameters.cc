@@ -157,7 +157,7 @@ std::vector<Point> sample(const std::vector<Parameter>& parameters, int64_t tria
   return points;
 }
 
-// Four digits, or as many as the range needs: 0.99999 must not become 1.
+// Four digits, or more where the range needs them: 0.99999 must not become 1.
 std::string text_of(const Parameter& p, double value) {
   if (p.integers) return fmt::format("{:.0f}", std::round(value));
   for (int digits = 4; digits < 17; ++digits) {

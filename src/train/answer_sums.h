@@ -37,7 +37,7 @@ class AnswerPass {
   AnswerPass(runtime::Engine& engine, size_t program, BatchMemory& batch,
              const data::PreferenceData& data, comm::World* world);
 
-  // Returns the number of pairs of a run: as many as all ranks together have rows.
+  // Returns the number of pairs that one run computes: one per row of all ranks.
   int64_t together() const { return together_; }
   // Returns the sums of the pairs from `first` on, at most together() and those below `end`,
   // [pairs, kAnswersPerRow, kAnswerColumns], on every rank. Collective.

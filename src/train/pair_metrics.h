@@ -15,8 +15,8 @@ namespace tessera::train {
 // Returns the figures of a report (ir/state.h) of an objective that compares answers.
 PreferenceMetrics preference_of(const config::ObjectiveSection& objective, const double* report);
 
-// Returns the losses of the first pairs of a set, as many as `sums` [pairs, kAnswersPerRow,
-// kAnswerColumns] has. What the loss reads from the batch of a step, z of kto and the number of
+// Returns the losses of the first pairs of a set, those of `sums` [pairs, kAnswersPerRow,
+// kAnswerColumns]. What the loss reads from the batch of a step, z of kto and the number of
 // tokens of orpo, is that of these pairs together.
 std::vector<kernels::PairLoss> losses_of_pairs(const config::ObjectiveSection& objective,
                                                const data::PreferenceData& data,
