@@ -1,5 +1,6 @@
 // The GEMM of TiledProduct for a few rows of A, as dot products: no operand is copied, and B is
 // read once. Compiled once per instruction set, so it has no include guard.
+#include "hwy/cache_control.h"
 #include "kernels/cpu/tiled_panels_simd.h"  // it has simd.h, which may be read only once
 #include "kernels/cpu/tiled_product_parts.h"
 
@@ -10,14 +11,17 @@ namespace tessera::kernels::HWY_NAMESPACE {
 struct LoadF32 {
   const float* rows;
   HWY_INLINE V operator()(int64_t i) const { return hn::LoadU(F(), rows + i); }
+  HWY_INLINE void prefetch(int64_t i) const { hwy::Prefetch(rows + i); }
 };
 struct LoadBF16 {
   const uint16_t* rows;
   HWY_INLINE V operator()(int64_t i) const { return WidenBF16(F(), rows + i); }
+  HWY_INLINE void prefetch(int64_t i) const { hwy::Prefetch(rows + i); }
 };
 struct LoadF16 {
   const uint16_t* rows;
   HWY_INLINE V operator()(int64_t i) const { return WidenF16(F(), rows + i); }
+  HWY_INLINE void prefetch(int64_t i) const { hwy::Prefetch(rows + i); }
 };
 
 // Rows of A and of B, and where the dot products are stored.
@@ -28,43 +32,84 @@ struct FewRows {
   bool add;
 };
 
-// Computes R x S dot products. Each is summed in one vector in the order of k, whatever R and S
-// are, so its bits depend on its two rows only. R · S sums in flight hide the latency of the
-// multiply-add.
+// Adds adjacent lanes: the sums of x, then those of y.
+HWY_INLINE V add_adjacent(V x, V y) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Add(x, y);  // never called: a vector of one lane is its sum
+#else
+  const F f;
+  return hn::Add(hn::ConcatEven(f, y, x), hn::ConcatOdd(f, y, x));
+#endif
+}
+
+// Returns the sum of the lanes of each vector, in lanes 0 to count - 1 (`count` is a power of two,
+// at most kLanes). The order in which lanes are added does not depend on `count`. Overwrites the
+// vectors.
+template <int count>
+HWY_INLINE V sums_of_lanes(V (&v)[count]) {
+  static_assert(count <= kLanes);
+  int left = count;
+  for (int lanes = kLanes; lanes > 1; lanes /= 2) {
+    if (left == 1) {
+      v[0] = add_adjacent(v[0], v[0]);
+      continue;
+    }
+    left /= 2;
+    for (int i = 0; i < left; ++i) v[i] = add_adjacent(v[2 * i], v[2 * i + 1]);
+  }
+  return v[0];
+}
+
+// Computes R x S dot products, and prefetches the rows of B that are `ahead` elements later. Each
+// is summed in one vector in the order of k, whatever R and S are, so its bits depend on its two
+// rows only. R · S sums in flight hide the latency of the multiply-add.
 template <int R, int S, class Load>
-HWY_INLINE void dot_tile(const FewRows& w, const Load& a, const Load& b, int64_t m, int64_t n) {
+HWY_INLINE void dot_tile(const FewRows& w, const Load& a, const Load& b, int64_t m, int64_t n,
+                         int64_t ahead) {
   const F f;
   const MatmulShape& s = *w.shape;
-  V sum[R][S];
-  for (int r = 0; r < R; ++r)
-    for (int j = 0; j < S; ++j) sum[r][j] = hn::Zero(f);
+  V sum[R * S];
+  for (V& v : sum) v = hn::Zero(f);
   int64_t k = 0;
   for (; k + kLanes <= s.k; k += kLanes) {
     V y[S];
-    for (int j = 0; j < S; ++j) y[j] = b((n + j) * s.ldb + k);
+    for (int j = 0; j < S; ++j) {
+      y[j] = b((n + j) * s.ldb + k);
+      if (ahead > 0) b.prefetch((n + j) * s.ldb + k + ahead);
+    }
     for (int r = 0; r < R; ++r) {
       const V x = a((m + r) * s.lda + k);
-      for (int j = 0; j < S; ++j) sum[r][j] = hn::MulAdd(x, y[j], sum[r][j]);
+      for (int j = 0; j < S; ++j) sum[r * S + j] = hn::MulAdd(x, y[j], sum[r * S + j]);
     }
   }
-  for (int r = 0; r < R; ++r)
-    for (int j = 0; j < S; ++j) {
-      const V rest = k == s.k ? hn::Zero(f)
-                              : hn::Mul(LoadSome(w.a, (m + r) * s.lda + k, s.k - k),
-                                        LoadSome(w.b, (n + j) * s.ldb + k, s.k - k));
-      const float product = s.alpha * SumLanes(hn::Add(sum[r][j], rest));
-      const int64_t at = (m + r) * s.ldc + n + j;
-      w.c.set(at, product + (w.add ? Source(w.c)[at] : 0.0f));
-    }
+  if (k < s.k) {
+    for (int i = 0; i < R * S; ++i)
+      sum[i] = hn::MulAdd(LoadSome(w.a, (m + i / S) * s.lda + k, s.k - k),
+                          LoadSome(w.b, (n + i % S) * s.ldb + k, s.k - k), sum[i]);
+  }
+  alignas(64) float products[kLanes];
+  hn::Store(hn::Mul(hn::Set(f, s.alpha), sums_of_lanes(sum)), f, products);
+  for (int i = 0; i < R * S; ++i) {
+    const int64_t at = (m + i / S) * s.ldc + n + i % S;
+    w.c.set(at, products[i] + (w.add ? Source(w.c)[at] : 0.0f));
+  }
 }
 
-// Computes all columns of R rows of A.
-template <int R, int S, class Load>
-HWY_INLINE void dot_columns(const FewRows& w, const Load& a, const Load& b, int64_t m, int64_t n,
-                            int64_t columns) {
-  int64_t j = 0;
-  for (; j + S <= columns; j += S) dot_tile<R, S>(w, a, b, m, n + j);
-  for (; j < columns; ++j) dot_tile<R, 1>(w, a, b, m, n + j);
+// Computes a group of columns of R rows at a time, from row m on, and returns the first row that is
+// left. The first rows of a part prefetch B for all.
+template <int R, class Load>
+HWY_INLINE int64_t dot_rows(const FewRows& w, const Load& a, const Load& b,
+                            const PartOfProduct& part, int64_t m, int64_t group, int64_t end) {
+  constexpr int S = HWY_MIN(8, HWY_MAX(kLanes / R, 1));
+  for (; m + R <= part.m_end; m += R) {
+    int64_t n = group;
+    for (; n + S <= end; n += S) {
+      const bool prefetches = m == part.m_begin && n + 2 * S <= part.n_end;
+      dot_tile<R, S>(w, a, b, m, n, prefetches ? S * w.shape->ldb : 0);
+    }
+    for (; n < end; ++n) dot_tile<R, 1>(w, a, b, m, n, 0);
+  }
+  return m;
 }
 
 // Goes by groups of columns, whose rows of B stay in the cache while all rows of A are multiplied.
@@ -73,11 +118,13 @@ HWY_NOINLINE void multiply_rows(const FewRows& w, const Load& a, const Load& b,
                                 const PartOfProduct& part) {
   constexpr int64_t kGroup = 8;
   for (int64_t n = part.n_begin; n < part.n_end; n += kGroup) {
-    const int64_t columns = HWY_MIN(kGroup, part.n_end - n);
+    const int64_t end = HWY_MIN(n + kGroup, part.n_end);
     int64_t m = part.m_begin;
-    for (; m + 4 <= part.m_end; m += 4) dot_columns<4, 2>(w, a, b, m, n, columns);
-    for (; m + 2 <= part.m_end; m += 2) dot_columns<2, 4>(w, a, b, m, n, columns);
-    for (; m < part.m_end; ++m) dot_columns<1, 8>(w, a, b, m, n, columns);
+    // A register holds each sum, and kLanes sums are stored at once.
+    if constexpr (kLanes >= 16) m = dot_rows<8>(w, a, b, part, m, n, end);
+    if constexpr (kLanes >= 8) m = dot_rows<4>(w, a, b, part, m, n, end);
+    if constexpr (kLanes >= 4) m = dot_rows<2>(w, a, b, part, m, n, end);
+    dot_rows<1>(w, a, b, part, m, n, end);
   }
 }
 
@@ -85,6 +132,7 @@ HWY_NOINLINE void multiply_rows(const FewRows& w, const Load& a, const Load& b,
 struct LoadAny {
   Source rows;
   HWY_INLINE V operator()(int64_t i) const { return Load(F(), rows, i); }
+  HWY_INLINE void prefetch(int64_t i) const { hwy::Prefetch((rows + i).as<char>()); }
 };
 
 // Computes one thread's part of C if rows of B are contiguous in k and A has few rows: c[m, n] =
