@@ -217,7 +217,8 @@ FACTORS = {
     "predictions": {"next": {}, "ahead": {"model.mtp_depth": 2, "loss.mtp_weight": 0.3}},
     "parametrization": {"standard": {}, "mup": {"model.mup.base": 16, "model.mup.base_head_width": 4}},
     "noise scale": {"none": {}, "measured": {"metrics.noise_scale_every_steps": 2}},
-    "capacity": {"none": {}, "dropping": {"model.router.capacity_factor": 0.75}},
+    "capacity": {"none": {}, "dropping": lambda chosen: (
+        {"model.router.capacity_factor": 0.75} if chosen["model"] in WITH_EXPERTS else {})},
     "loss": {"plain": {}, "terms": {"loss.z_loss": 0.01, "loss.label_smoothing": 0.1}},
     "objective": {
         "sft": {},

@@ -92,6 +92,7 @@ optimizer: {{ learning_rate: 1.0e-3, weight_decay: 0.1 }}
 schedule: {{ kind: constant, steps: {steps} }}
 checkpoint: {{ every_steps: 0, resume: auto }}
 metrics: {{ validate_every_steps: 0, validate_sequences: 7, tensorboard: false }}
+divergence: {{ ratio: 0 }}
 """
 BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, parameters=1e-4),
           "bf16": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2),

@@ -127,7 +127,7 @@ Tree show_task(const std::string& name, const std::string& adapter, const eval::
   return t;
 }
 
-// Splits `a,b` into two names, unless a file has this name.
+// Splits `a,b` into two names, unless a file has this name. A name that is given again is dropped.
 std::vector<std::string> task_names(const std::vector<std::string>& given) {
   std::vector<std::string> names;
   for (const std::string& text : given) {
@@ -135,7 +135,8 @@ std::vector<std::string> task_names(const std::vector<std::string>& given) {
     const bool is_file = std::filesystem::exists(text, error);
     for (size_t at = 0; at <= text.size();) {
       const size_t end = is_file ? text.size() : std::min(text.find(',', at), text.size());
-      if (end > at) names.push_back(text.substr(at, end - at));
+      std::string name = text.substr(at, end - at);
+      if (!name.empty() && std::ranges::count(names, name) == 0) names.push_back(std::move(name));
       at = end + 1;
     }
   }

@@ -207,6 +207,11 @@ void check_experts(const ModelConfig& m) {
     fail("experts",
          "= 0, but experts_per_token, expert_feed_forward, shared_feed_forward or dense_layers is "
          "given. Remove these keys, or set experts.");
+  for (const auto& [key, value] : {std::pair{"router.balance_loss", m.router.balance_loss},
+                                   std::pair{"router.z_loss", m.router.z_loss},
+                                   std::pair{"router.capacity_factor", m.router.capacity_factor}})
+    if (value != 0)
+      fail(key, "= {}, but the model has no experts. Remove it, or set experts.", value);
 }
 
 // Windows, soft caps and the scale of scores, which attention of an encoder does not have.

@@ -16,18 +16,25 @@
 
 namespace tessera::serve {
 
-// An error that is answered with a status code and OpenAI's error object.
+// An error that is answered with a status code, OpenAI's error object, and headers ("Name:
+// value\r\n" each).
 class ApiError : public Error {
  public:
-  ApiError(int status, std::string param, std::string code, const std::string& message)
-      : Error("{}", message), status_(status), param_(std::move(param)), code_(std::move(code)) {}
+  ApiError(int status, std::string param, std::string code, const std::string& message,
+           std::string headers = "")
+      : Error("{}", message),
+        status_(status),
+        param_(std::move(param)),
+        code_(std::move(code)),
+        headers_(std::move(headers)) {}
   int status() const { return status_; }
   const std::string& param() const { return param_; }  // the key; "": none
   const std::string& code() const { return code_; }    // such as "model_not_found"; "": none
+  const std::string& headers() const { return headers_; }
 
  private:
   int status_;
-  std::string param_, code_;
+  std::string param_, code_, headers_;
 };
 
 struct ApiLimits {

@@ -37,9 +37,9 @@ bool same_secret(std::string_view a, std::string_view b) {
   return different == 0;
 }
 
-std::string_view headers_of(int status) {
-  if (status == 401) return "WWW-Authenticate: Bearer\r\n";
-  return status == 429 || status == 503 ? "Retry-After: 1\r\n" : "";
+std::string headers_of(const ApiError& e) {
+  if (e.status() == 401) return "WWW-Authenticate: Bearer\r\n";
+  return e.status() == 429 || e.status() == 503 ? "Retry-After: 1\r\n" : e.headers();
 }
 
 std::string event_line(std::string_view data) { return fmt::format("data: {}\n\n", data); }
@@ -101,17 +101,18 @@ void Service::handle(const HttpRequest& request, Responder& responder) {
   try {
     route(request, responder);
   } catch (const ApiError& e) {
-    responder.respond(e.status(), kJson, error_body(e), headers_of(e.status()));
+    responder.respond(e.status(), kJson, error_body(e), headers_of(e));
   }
 }
 
 void Service::route(const HttpRequest& r, Responder& responder) {
   const bool get = r.method == "GET" || r.method == "HEAD", post = r.method == "POST";
-  const auto need = [&](bool allowed, const char* method) {
+  const auto need = [&](bool allowed, std::string_view method) {
     if (!allowed)
       throw ApiError(405, "", "method_not_allowed",
                      fmt::format("{} is not supported for {}. Use {}.", eval::as_utf8(r.method),
-                                 r.path, method));
+                                 r.path, method),
+                     fmt::format("Allow: {}\r\n", method == "GET" ? "GET, HEAD" : method));
   };
   if (r.path == "/health") {
     need(get, "GET");
@@ -156,9 +157,16 @@ ApiRequest Service::read(const HttpRequest& r, bool chat) {
   return chat ? read_chat(r.body, options_.limits) : read_completion(r.body, options_.limits);
 }
 
-// Returns the ids of a prompt; `added` are those in front of what the client sent. The embedding
-// table may be padded beyond the vocabulary (to a multiple of the ranks); ids of these rows exist
-// in memory but were never trained, so a client may not send them.
+// The embedding table may be padded beyond the vocabulary (to a multiple of the ranks). Ids of
+// these rows exist in memory but were never trained, so a client may not send them.
+void Service::require_known(std::string_view key, int32_t id) const {
+  if (id >= rules_.vocabulary)
+    throw ApiError(
+        400, std::string(key), "",
+        fmt::format("token id {} is not in the model's vocabulary of {}.", id, rules_.vocabulary));
+}
+
+// Returns the ids of a prompt; `added` are those in front of what the client sent.
 std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt, int64_t& added) const {
   std::vector<int32_t> ids;
   if (r.chat) {
@@ -171,11 +179,7 @@ std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt, int
   } else {
     ids = std::get<std::vector<int32_t>>(r.prompts[prompt]);
   }
-  for (const int32_t id : ids)  // beyond it are rows of the embedding table without a token
-    if (id >= rules_.vocabulary)
-      throw ApiError(400, "prompt", "",
-                     fmt::format("token id {} is not in the model's vocabulary of {}.", id,
-                                 rules_.vocabulary));
+  for (const int32_t id : ids) require_known("prompt", id);
   // The prompt is empty: a text from its beginning.
   if (ids.empty() && rules_.alone) {
     ids.push_back(*rules_.alone);
@@ -194,6 +198,8 @@ void Service::set_stops(const ApiRequest& r, TextJob& job) const {
 
 // Returns the texts to generate, n per prompt, and prepares their choices.
 std::vector<TextJob> Service::jobs_of(const ApiRequest& r, uint64_t number, Task& task) const {
+  for (const auto& [id, bias] : r.sampling.logit_bias) require_known("logit_bias", id);
+  for (const int32_t id : r.stop_ids) require_known("stop_token_ids", id);
   std::vector<TextJob> jobs;
   const size_t prompts = r.chat ? 1 : r.prompts.size();
   for (size_t p = 0; p < prompts; ++p) {

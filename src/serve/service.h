@@ -47,6 +47,8 @@ class Service {
   void complete(const ApiRequest& request, Responder& responder);
   std::vector<TextJob> jobs_of(const ApiRequest& request, uint64_t number, Task& task) const;
   ApiRequest read(const HttpRequest& request, bool chat);
+  // Throws ApiError for an id that is not in the vocabulary.
+  void require_known(std::string_view key, int32_t id) const;
   std::vector<int32_t> prompt_ids(const ApiRequest& request, size_t prompt, int64_t& added) const;
   void set_stops(const ApiRequest& request, TextJob& job) const;
   void answer_whole(Task& task, Responder& responder);

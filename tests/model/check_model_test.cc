@@ -123,6 +123,8 @@ TEST(CheckModel, L5_NamesTheKeyOfWhatCannotBe) {
       {"mixtral-8x7b", "router.groups", [](auto& m) { m.router.groups = 3; }},
       {"mixtral-8x7b", "router.groups_chosen", [](auto& m) { m.router.groups_chosen = 2; }},
       {"mixtral-8x7b", "router.scale", [](auto& m) { m.router.scale = 0; }},
+      {"pythia-70m", "router.capacity_factor", [](auto& m) { m.router.capacity_factor = 1; }},
+      {"pythia-70m", "router.z_loss", [](auto& m) { m.router.z_loss = 1e-3; }},
       {"mixtral-8x7b", "router.capacity_factor", [](auto& m) { m.router.capacity_factor = -1; }},
       {"mixtral-8x7b", "router.capacity_factor", [](auto& m) { m.router.capacity_factor = 1e7; }},
       {"mixtral-8x7b", "router.capacity_factor", [](auto& m) { m.router.capacity_factor = std::nan(""); }},

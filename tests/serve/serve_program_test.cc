@@ -351,7 +351,16 @@ TEST_F(ServedRun, AnswersErrorsInTheFormOfTheApi) {
   EXPECT_EQ(*error(a).find("code")->as_string(), "context_length_exceeded");
   EXPECT_EQ(posted("{").status, 400);
   EXPECT_EQ(posted(R"({"prompt":[300]})").status, 400);  // in the padded vocabulary
-  EXPECT_EQ(c.get("/v1/completions").status, 405);
+  for (const char* const key : {R"("logit_bias":{"300":1})", R"("stop_token_ids":[300])"}) {
+    a = posted(fmt::format(R"({{"prompt":"a",{}}})", key));
+    EXPECT_EQ(a.status, 400) << key;
+    EXPECT_NE(error(a).find("message")->as_string()->find("token id 300"), std::string::npos);
+  }
+  a = c.get("/v1/completions");
+  EXPECT_EQ(a.status, 405);
+  EXPECT_NE(a.head.find("Allow: POST"), a.head.npos) << a.head;
+  a = c.post("/v1/models", "{}");
+  EXPECT_NE(a.head.find("Allow: GET, HEAD"), a.head.npos) << a.head;
   EXPECT_EQ(c.get("/nowhere").status, 404);
   EXPECT_EQ(Client(port_).post("/v1/completions", std::string(2 << 20, ' ')).status, 413);
   // Two texts need two slots, and nothing may wait.
