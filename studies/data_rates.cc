@@ -100,12 +100,12 @@ Tree samples(data::TrainingData& data, int64_t rows) {
 }
 
 // Tokens of text that become a row, on average.
-int64_t text_tokens(const train::TrainingRows& data) {
+int64_t text_tokens(const train::TrainingRowReader& data) {
   if (data.datasets()) return data.datasets()->sample_tokens() - 1;
   return data.instructions()->tokens() / data.instructions()->rows();
 }
 
-Tree batches(const config::RunConfig& config, train::TrainingRows& data, int64_t rows) {
+Tree batches(const config::RunConfig& config, train::TrainingRowReader& data, int64_t rows) {
   data::BatchShape shape = config::batch_shape(config, 0);
   shape.sequence_length = data.row_tokens();
   shape.source_length = data.row_source();
@@ -124,7 +124,7 @@ Tree row_stages(const std::string& file, int64_t rows) {
   config::RunConfig config = cli::open_run(file, {});
   train::resolve_sizes(config);
   const auto tokenizer = data::load_tokenizer(config.data.tokenizer);
-  train::TrainingRows data(config, config.model.vocabulary, *tokenizer);
+  train::TrainingRowReader data(config, config.model.vocabulary, *tokenizer);
   Tree out = Tree::list();
   if (data.instructions()) out.push(packing(*data.instructions(), data.row_tokens()));
   if (data.datasets()) {

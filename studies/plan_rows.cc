@@ -60,7 +60,7 @@ Row compile_row(const std::string& run, const std::string& line, const std::stri
   Row row;
   row.facts = facts;
   row.request =
-      plan::as_compiled_by(software, config::compile_request(config, compile::Purpose::kTrain));
+      plan::as_compiled_by(software, config::compile_request(config, compile::ProgramKind::kTrain));
   row.stages = compile::compile_stages(row.request, plan::cluster_target());
   return row;
 }

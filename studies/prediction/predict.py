@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Predicts every row of the three A100 tables, with constants fitted on half of the rows.
 
-usage: studies/prediction/predict.py TABLES [--fit [--unseen ROWS]] [--ablate] [--only TABLE]
+usage: studies/prediction/predict.py                        the Korthikanti rows only, printed
+       studies/prediction/predict.py TABLES [--fit [--unseen ROWS]] [--ablate] [--only TABLE]
        studies/prediction/predict.py TABLES --only TABLE --set KEY=VALUE …
 
-TABLES is the folder of the two CSV files (the Korthikanti rows stand in rows.py). Which rows are
+TABLES is the folder of the two CSV files (the Korthikanti rows are in rows.py). Which rows are
 fitted follows from SEED alone; --fit does it anew, and again with the halves swapped. Writes
 results.csv (results_fitted.csv, results_swapped.csv), choice.csv and ablation.csv beside this file.
---unseen (multi-node rows that no fit sees) and --set (figures replaced) only print.
+--unseen (multi-node rows that no fit sees), --set (figures replaced) and --only only print.
 Needs: ninja -C build plan_rows
 """
 import argparse
@@ -174,7 +175,7 @@ def write_results(name, lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tables")
+    parser.add_argument("tables", nargs="?")
     parser.add_argument("--fit", action="store_true", help="on each half of the rows")
     parser.add_argument("--ablate", action="store_true", help="leave effects out, one by one")
     parser.add_argument("--unseen", default="", help="with --fit: such multi-node rows, 6,8")
@@ -197,8 +198,9 @@ def main():
         for line in report(tables, figures, {n: halves(e, False) for n, e in every.items()}):
             print(f"{line[1]:40} {line[3]:>8} s  {line[5]:>6} %")
     elif not a.fit:
-        write_results("results.csv",
-                      report(tables, {}, {n: halves(e, False) for n, e in every.items()}))
+        lines = report(tables, {}, {n: halves(e, False) for n, e in every.items()})
+        if a.tables and not a.only:
+            write_results("results.csv", lines)
         for t in tables:
             if t.name == "multi_node":
                 choice(t, {})

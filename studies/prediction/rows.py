@@ -49,7 +49,9 @@ def table(path):
 
 
 def tables(folder):
-    """{name: [(row, measured seconds, keys)]}; `folder` holds the two CSV tables."""
+    """{name: [(row, measured seconds, keys)]}; `folder` has the two CSV tables, None: without them."""
+    if folder is None:
+        return {"korthikanti": list(korthikanti())}
     folder = pathlib.Path(folder)
     return {
         "korthikanti": list(korthikanti()),
