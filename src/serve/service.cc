@@ -171,12 +171,12 @@ std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt, int
   } else {
     ids = std::get<std::vector<int32_t>>(r.prompts[prompt]);
   }
-  for (const int32_t id : ids)  // beyond it are rows of the embedding table without a token
+  for (const int32_t id : ids)  // the embedding table has further rows, which have no token
     if (id >= rules_.vocabulary)
       throw ApiError(400, "prompt", "",
                      fmt::format("token id {} is not in the model's vocabulary of {}.", id,
                                  rules_.vocabulary));
-  // The prompt is empty: a text from its beginning.
+  // With an empty prompt, the model starts a new text.
   if (ids.empty() && rules_.alone) {
     ids.push_back(*rules_.alone);
     added = 1;
@@ -192,7 +192,7 @@ void Service::set_stops(const ApiRequest& r, TextJob& job) const {
   if (r.chat) add_stops(chat_, tokenizer_, job.request.stops, job.stops);
 }
 
-// Returns the texts to generate, n per prompt, and prepares their choices.
+// Returns the texts to generate, n per prompt, and adds a choice for each to the task.
 std::vector<TextJob> Service::jobs_of(const ApiRequest& r, uint64_t number, Task& task) const {
   std::vector<TextJob> jobs;
   const size_t prompts = r.chat ? 1 : r.prompts.size();
