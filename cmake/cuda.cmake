@@ -17,6 +17,10 @@ if(NOT TESSERA_CUDA STREQUAL OFF AND NOT TESSERA_SANITIZE)
       set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "Cards to compile for: 80;90;100")
     endif()
     enable_language(CUDA)
+    # CMake 3.25 fails without this library, which CUDA 13 no longer has.
+    if(NOT TARGET CUDA::nvToolsExt)
+      add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+    endif()
     find_package(CUDAToolkit 13 REQUIRED)
     set(TESSERA_HAS_CUDA ON)
     list(GET CUDAToolkit_LIBRARY_DIR 0 TESSERA_CUDA_FOLDER)  # where libraries are opened later

@@ -35,8 +35,10 @@ if(Python3_FOUND)
   install(FILES ${shell_files}/tessera.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
   install(FILES ${shell_files}/tessera DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
     COMPONENT program)
-  install(FILES ${shell_files}/_tessera DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions
-    COMPONENT program)
+  # Debian's zsh reads the second folder, and the first one only below /usr/local.
+  foreach(folder site-functions vendor-completions)
+    install(FILES ${shell_files}/_tessera DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder} COMPONENT program)
+  endforeach()
   install(FILES ${shell_files}/tessera.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
     COMPONENT program)
 endif()
@@ -50,7 +52,6 @@ set(CPACK_PACKAGE_DESCRIPTION "Tessera pre-trains and fine-tunes large language 
 set(CPACK_STRIP_FILES ON)
 set(CPACK_SYSTEM_NAME linux-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian packages that are missing, and nothing where all are there.
-# usage: scripts/install_packages.sh [build] [quickstart] [test] [check] [fuzz] [bench]   (default: build)
+# usage: scripts/install_packages.sh [build] [package] [quickstart] [test] [check] [fuzz] [bench]   (default: build)
 set -eu
 
 packages_for() {
@@ -10,12 +10,14 @@ packages_for() {
       nlohmann-json3-dev libspdlog-dev libfmt-dev libutf8proc-dev libpcre2-dev libsimdjson-dev libzstd-dev \
       zlib1g-dev libxxhash-dev libsentencepiece-dev libre2-dev \
       libopenmpi-dev openmpi-bin libeigen3-dev libjs-dygraphs ccache mold ;;
+    # python3 writes the man page and the completions; pip makes the wheel.
+    package) echo dpkg-dev file python3 python3-pip ;;
     quickstart) echo dict-gcide xz-utils ;;
-    test) echo libgtest-dev python3 python3-venv dpkg-dev dict-gcide procps curl ;;
+    test) echo libgtest-dev python3 python3-venv dpkg-dev file dict-gcide procps curl ;;
     check) echo python3 git clang-format clang-tidy universal-ctags chromium ;;
     fuzz) echo clang llvm libomp-dev libclang-rt-dev ;;
     bench) echo libbenchmark-dev libopenblas-dev python3-venv time ;;
-    *) echo "install_packages.sh: there is no group '$1'. Known: build quickstart test check fuzz bench" >&2
+    *) echo "install_packages.sh: there is no group '$1'. Known: build package quickstart test check fuzz bench" >&2
        exit 2 ;;
   esac
 }

@@ -1,26 +1,56 @@
 #!/bin/bash
 # Makes the packages of tessera: a relocatable tarball with the shared libraries, a Debian package, and a
 # Python wheel with the program. The program has kernels for several kinds of CPU and selects them when it starts.
-# usage: scripts/package.sh [BUILD_FOLDER] [OUT]     (default: build, BUILD_FOLDER/packages)
+# usage: scripts/package.sh [BUILD_FOLDER] [OUT] [tarball | deb | wheel]…
+#        (default: build, BUILD_FOLDER/packages, all three; what they need: scripts/install_packages.sh package)
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 mkdir -p "${2:-$build/packages}"
 out=$(cd "${2:-$build/packages}" && pwd)
-command -v dpkg-shlibdeps >/dev/null || { echo "package.sh: needs dpkg-dev" >&2; exit 1; }
-cmake --build "$build" --target tessera >/dev/null
-cpack --config "$build/CPackConfig.cmake" -G TGZ -B "$out" -D "CPACK_COMPONENTS_ALL=program;libraries" >/dev/null
-cpack --config "$build/CPackConfig.cmake" -G DEB -B "$out" -D CPACK_COMPONENTS_ALL=program >/dev/null
-rm -rf "$out/_CPack_Packages"
+kinds=("${@:3}")
+[ ${#kinds[@]} -gt 0 ] || kinds=(tarball deb wheel)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+missing() { echo "package.sh: needs $1. Install it: scripts/install_packages.sh package" >&2; exit 1; }
+
+pack() {  # GENERATOR COMPONENTS HAS_TOP_FOLDER OUT
+  cpack --config "$build/CPackConfig.cmake" -G "$1" -B "$4" -D "CPACK_COMPONENTS_ALL=$2" \
+    -D "CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY=$3" >/dev/null
+  rm -rf "$4/_CPack_Packages"
+}
+
+tarball() { pack TGZ "program;libraries" ON "${1:-$out}"; }
+
+deb() {
+  command -v dpkg-shlibdeps >/dev/null || missing dpkg-dev
+  command -v file >/dev/null || missing file
+  pack DEB program OFF "$out"
+}
 
 # The wheel has the tarball's files in tessera/files, so that the program finds its libraries.
-wheel=$(mktemp -d)
-trap 'rm -rf "$wheel"' EXIT
-cp -r python/. "$wheel"
-mkdir "$wheel/tessera/files"
-tar -xzf "$out"/tessera-*.tar.gz --strip-components=1 -C "$wheel/tessera/files"
-rm -rf "$wheel/tessera/files/share/doc" "$wheel/tessera/files/share/man"
-"$build/tessera" --version | cut -d' ' -f2 >"$wheel/VERSION"
-cp README.md "$wheel/"
-python3 -m pip wheel --quiet --no-deps --wheel-dir "$out" "$wheel"
-ls -l --block-size=KiB "$out" | awk 'NR > 1 { print $5, $9 }'
+wheel() {
+  local files=$scratch/wheel/tessera/files
+  tarball "$scratch"
+  cp -r python "$scratch/wheel"
+  mkdir "$files"
+  tar -xzf "$scratch"/tessera-*.tar.gz --strip-components=1 -C "$files"
+  # A wheel has no symbolic links, and would contain each library twice. It gets the name that programs ask for.
+  for library in "$files"/lib/tessera/*; do
+    if [ -L "$library" ]; then mv "$(readlink -f "$library")" "$library"; fi
+  done
+  rm -rf "$files/share/doc" "$files/share/man"
+  "$build/tessera" --version | cut -d' ' -f2 >"$scratch/wheel/VERSION"
+  cp README.md "$scratch/wheel/"
+  python3 -m pip wheel --quiet --no-deps --wheel-dir "$out" "$scratch/wheel"
+}
+
+for kind in "${kinds[@]}"; do
+  case $kind in
+    tarball | deb | wheel) ;;
+    *) echo "package.sh: there is no package '$kind'. Known: tarball deb wheel" >&2; exit 2 ;;
+  esac
+done
+cmake --build "$build" --target tessera >/dev/null
+for kind in "${kinds[@]}"; do "$kind"; done

@@ -72,7 +72,8 @@ def all_commands(command):
 # ---- The man page
 
 def roff(text):
-    text = text.replace("\\", r"\e").replace("-", r"\-")
+    # A terminal whose locale is C shows no ellipsis.
+    text = text.replace("\\", r"\e").replace("-", r"\-").replace("…", "...")
     return "\\&" + text if text.startswith((".", "'")) else text
 
 

@@ -6,11 +6,11 @@
 // lock must be free and the file's time must not have changed for `stale_s`.
 //
 // Without record locks, exclusive creation of the file decides, which is atomic on local disks and
-// on NFS from version 3. A file that an ended owner left is replaced under a claim, a second file
-// that is created exclusively, so that of several processes one replaces it.
+// on NFS from version 3. Another process may replace the file of an owner that has ended. Before
+// that, it creates a second file exclusively (the claim), so that only one process replaces it.
 //
-// The age of a file is a difference of times that the same file server assigned. Clocks of two
-// hosts are never compared.
+// The age of a file is the difference between two times that one file server assigned. Clocks of
+// different hosts are never compared.
 #include "base/owner_lock.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-// The option --adapter: LoRA adapters that are used over the model of a checkpoint, without a copy
-// of the model. A value is a PEFT folder, a run that was trained with `lora`, or `none`: the model
-// itself.
+// The option --adapter applies LoRA adapters to the model of a checkpoint, without copying the
+// model. A value is a PEFT folder, a run that was trained with `lora`, or `none` for the model
+// without adapters.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ struct NamedAdapters {
 void add_adapter(Arguments& arguments, std::string& adapter);
 void add_adapters(Arguments& arguments, std::vector<std::string>& adapters);
 
-// Throws UsageError if --adapter was given with an empty value, such as an unset variable of a
-// shell. After parse().
+// Throws UsageError if --adapter was given with an empty value, such as an unset shell variable.
+// Call it after parse().
 void check_adapter(const Arguments& arguments, const std::string& adapter);
 
 // Reads the adapters of all values, for the model of `base`. Without values, returns one entry that
@@ -35,7 +35,7 @@ std::vector<NamedAdapters> open_adapters(const std::vector<std::string>& values,
 // Returns "  adapter NAME" for a line of results, or an empty string.
 std::string adapter_label(const std::string& name);
 
-// Lets `base` use the adapters that --adapter names; empty: none.
+// Applies the adapters that --adapter names to `base`. Does nothing if `value` is empty.
 void use_adapter(const std::string& value, checkpoint::CheckpointReader& base);
 
 }  // namespace tessera::cli

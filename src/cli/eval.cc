@@ -22,6 +22,7 @@
 #include "cli/checkpoint_file.h"
 #include "cli/eval_data.h"
 #include "cli/eval_preferences.h"
+#include "cli/eval_progress.h"
 #include "cli/model_layout.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
@@ -366,6 +367,9 @@ void evaluate(const EvalCommand& c) {
   const std::unique_ptr<comm::World> world = ranks ? comm::mpi_world() : comm::self_world();
   eval::ModelOptions options = {precision_named(c.precision), threads_or_all(c.threads),
                                 gpu_named(c.device, *world)};
+  EvalProgress progress;
+  if (world->rank() == 0)
+    options.on_progress = [&](int64_t done, int64_t all) { progress.show(done, all); };
   checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);
   if (!c.data.empty() || !c.tasks.files.empty() || !c.logits_file.empty())
     checkpoint::require_logits(reader);

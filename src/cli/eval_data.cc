@@ -185,7 +185,9 @@ void DataScorer::text(const std::string& file) {
   build.tokenizer_name = reader_.folder().string();
   build.end_of_text = tokenizer_->end_of_text().has_value();
   build.threads = options_.threads;
-  data::build_dataset(*tokenizer_, build, {});
+  data::build_dataset(*tokenizer_, build, [&](const data::BuildProgress& p) {
+    if (options_.on_progress) options_.on_progress(p.bytes_read, p.bytes_total);
+  });
   score(file, data::ValidationData(spec_of(build.out.string())));
 }
 

@@ -1,5 +1,5 @@
-// Evaluates pairs of answers: one program gives the sums of all answers, from which the host
-// computes losses and rewards as the validation of a run does.
+// Evaluates pairs of answers. One program computes the log-probability of every answer; the host
+// computes losses and rewards from them, as the validation of a run does.
 #include "cli/eval_preferences.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class PairModel {
  public:
   PairModel(checkpoint::CheckpointReader& reader, const PreferenceTerms& terms,
             const model::ModelConfig& model, int64_t length, const eval::ModelOptions& options)
-      : world_(options.world) {
+      : world_(options.world), on_progress_(options.on_progress) {
     compile::CompileRequest r =
         eval::request(model, compile::ProgramKind::kValidate, kPairs, length, options);
     r.preference = terms;
@@ -75,11 +75,14 @@ class PairModel {
 
   std::vector<double> sums(const data::PreferenceData& data, int64_t pairs, Answers of) {
     train::AnswerPass pass(*engine_, static_cast<size_t>(of), batch_, data, world_);
-    return train::sums_of_pairs(pass, pairs, [](int64_t) {});
+    return train::sums_of_pairs(pass, pairs, [&](int64_t done) {
+      if (on_progress_) on_progress_(done, pairs);
+    });
   }
 
  private:
   comm::World* world_;
+  eval::OnProgress on_progress_;
   bool has_adapters_ = false;
   train::BatchMemory batch_;
   std::unique_ptr<runtime::Engine> engine_;

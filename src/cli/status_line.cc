@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <utility>
 
 #include "base/log.h"
 
@@ -21,9 +22,7 @@ double steady_s() {
 
 StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) != 0), began_s_(steady_s()) {}
 
-StatusLine::~StatusLine() {
-  if (shown_) print_to(stderr, "\r\x1b[K");
-}
+StatusLine::~StatusLine() { erase(); }
 
 double StatusLine::seconds() const { return steady_s() - began_s_; }
 
@@ -36,6 +35,10 @@ void StatusLine::show(const std::string& line) {
   next_s_ = seconds() + (terminal_ ? kTerminalPeriod_s : kFilePeriod_s);
   print_to(stderr, fmt::format("{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n"));
   shown_ = terminal_;
+}
+
+void StatusLine::erase() {
+  if (std::exchange(shown_, false)) print_to(stderr, "\r\x1b[K");
 }
 
 }  // namespace tessera::cli

@@ -9,7 +9,7 @@ namespace tessera::cli {
 class StatusLine {
  public:
   StatusLine();
-  ~StatusLine();  // erases the line on a terminal
+  ~StatusLine();  // as erase()
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
@@ -17,6 +17,7 @@ class StatusLine {
   // short commands print none.
   bool is_due() const;
   void show(const std::string& line);
+  void erase();            // on a terminal, so that a line of results can follow
   double seconds() const;  // since construction
 
  private:

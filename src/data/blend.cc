@@ -19,10 +19,10 @@ __extension__ using Wide = __int128;  // for weight × sample number
 }  // namespace
 
 Blend::Blend(std::span<const double> weights) : given_(weights.size(), 0) {
-  CHECK(!weights.empty(), "a blend of nothing");
+  CHECK(!weights.empty(), "a blend without sources");
   double largest = 0;
   for (const double w : weights) {
-    CHECK(w > 0 && std::isfinite(w), "a source of weight {}", w);
+    CHECK(w > 0 && std::isfinite(w), "a source has the weight {}", w);
     largest = std::max(largest, w);
   }
   for (const double w : weights) {
@@ -33,7 +33,8 @@ Blend::Blend(std::span<const double> weights) : given_(weights.size(), 0) {
 }
 
 void Blend::continue_from(std::span<const int64_t> given) {
-  CHECK(given.size() == given_.size() && next_ == 0, "a blend of {} sources after {} samples",
+  CHECK(given.size() == given_.size() && next_ == 0,
+        "{} counts for a blend of {} sources that has given {} samples", given.size(),
         given_.size(), next_);
   given_.assign(given.begin(), given.end());
   next_ = std::accumulate(given.begin(), given.end(), int64_t{0});

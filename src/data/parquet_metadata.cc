@@ -27,7 +27,7 @@ constexpr int64_t kLogicalString = 1, kLogicalMap = 2, kLogicalList = 3, kLogica
 // The largest number of elements in a schema.
 constexpr int64_t kMostElements = 1 << 16;
 
-// An element of the flat list from which the tree of the schema is made.
+// A schema element. The file has a flat list of them, from which the schema tree is built.
 struct Element {
   std::optional<int64_t> type, converted;
   int64_t repetition = 0, children = 0, logical = 0;

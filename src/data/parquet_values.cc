@@ -50,7 +50,8 @@ uint64_t bits_at(std::string_view bytes, uint64_t first, int width) {
 }  // namespace
 
 HybridReader::HybridReader(std::string_view bytes, int width) : bytes_(bytes), width_(width) {
-  if (width < 0 || width > 32) throw Error("a page has indices of {} bits", width);
+  if (width < 0 || width > 32)
+    throw Error("a page has indices of {} bits, expected 0 to 32", width);
 }
 
 void HybridReader::next_run() {

@@ -77,6 +77,7 @@ struct Writing {
   std::vector<std::vector<int32_t>> read;  // tokens that the model reads
   std::function<bool(std::span<const int32_t>)> enough;
   int64_t context;
+  std::function<void(int64_t)> on_texts;  // receives numbers of texts that are complete
 
   // The length of the encoder's input.
   int64_t source_length(size_t i) const {
@@ -126,6 +127,7 @@ Written write_with_cache(checkpoint::CheckpointReader& checkpoint, const Adapter
       for (const size_t i : which) {
         decoder.forget(w.rules.has_encoder ? w.read[i] : std::vector<int32_t>());
         out[a][i] = generate(decoder, w.prompt(i), o);
+        w.on_texts(1);
       }
     }
   });
@@ -170,7 +172,10 @@ TextRequest request_of(const Writing& w, size_t i, std::vector<int32_t>& out, bo
     out.push_back(t.token);
     return !w.enough(out);
   };
-  r.end = [&failed](Ending how) { failed = failed || how == Ending::kError; };
+  r.end = [&w, &failed](Ending how) {
+    failed = failed || how == Ending::kError;
+    w.on_texts(1);
+  };
   return r;
 }
 
@@ -269,6 +274,7 @@ Written write_with_encoder(checkpoint::CheckpointReader& checkpoint, const Adapt
       for (size_t at = 0; at < which.size(); at += logits.rows()) {
         const size_t count = std::min<size_t>(logits.rows(), which.size() - at);
         write_batch(logits, length, source, w, which.subspan(at, count), *options.world, out[a]);
+        w.on_texts(static_cast<int64_t>(count));
       }
     }
   });
@@ -304,7 +310,8 @@ ScoresOfAdapters write_answers(checkpoint::CheckpointReader& checkpoint,
         "max_tokens = {} of the task leaves no room for the question in the model's context of {}. "
         "Lower max_tokens in the task file, or evaluate a model with a longer context.",
         spec.max_tokens, context);
-  Writing w = {rules, spec, {}, {}, context};
+  Writing w = {rules, spec, {}, {}, context, {}};
+  w.on_texts = counter(options.on_progress, std::ssize(adapters) * std::ssize(examples));
   w.enough = [&](std::span<const int32_t> ids) {
     return stop_of(written_text(tokenizer, ids), spec.stop) != std::string::npos;
   };

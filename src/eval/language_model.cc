@@ -52,6 +52,13 @@ bool ScoreModel::replace_adapters(checkpoint::CheckpointReader& checkpoint) {
   return eval::replace_adapters(checkpoint, model_, adapters_, *engine_);
 }
 
+std::function<void(int64_t)> counter(const OnProgress& on_progress, int64_t all) {
+  return [on_progress, all, done = int64_t{0}](int64_t more) mutable {
+    done += more;
+    if (on_progress) on_progress(done, all);
+  };
+}
+
 Score ScoreModel::read(int64_t samples) {
   runtime::Executor& e = engine_->executor(0);
   data::BatchView view = {values<int32_t>(e, Role::kTokens), values<int32_t>(e, Role::kLabels),
@@ -81,6 +88,7 @@ Score ScoreModel::read(int64_t samples) {
     const std::span<double> report = values<double>(e, Role::kReport);
     total.loss_sum += report[kLossSum];
     total.tokens += report[kLossTokens];
+    if (options_.on_progress) options_.on_progress(std::min(first + together, count), count);
   }
   if (options_.world != nullptr) comm::require_no_error(*options_.world, failed);
   return total;

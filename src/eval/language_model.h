@@ -1,6 +1,7 @@
 // Loads the model of a checkpoint for scoring and for generation.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +15,9 @@
 
 namespace tessera::eval {
 
+// Receives how many samples, continuations or answers of an evaluation are done, and their number.
+using OnProgress = std::function<void(int64_t done, int64_t all)>;
+
 struct ModelOptions {
   compile::Precision precision = compile::Precision::kFp32;
   int threads = 1;
@@ -23,7 +27,11 @@ struct ModelOptions {
   // all of it. Functions that read such a model are then collective. Must outlive the model.
   comm::World* world = nullptr;
   compile::Layout layout = {};
+  OnProgress on_progress = {};  // called by long evaluations, on this rank, unless it is empty
 };
+
+// Returns a function that adds the items done since its last call, and reports the sum of `all`.
+std::function<void(int64_t)> counter(const OnProgress& on_progress, int64_t all);
 
 struct Score {
   double loss_sum = 0, tokens = 0, bytes = 0;  // nats, predicted tokens, bytes of their text

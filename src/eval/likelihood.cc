@@ -96,9 +96,10 @@ std::vector<std::pair<double, bool>> log_probabilities(const LogitsPart& part,
 }
 
 // Computes the rows of one shape, whose indices are in `which`. The last batch is filled up with
-// copies of its last row.
+// copies of its last row. `on_rows` receives the number of rows of each batch.
 void compute(LogitsModel& logits, const std::vector<Row>& rows, const RowShape& shape,
-             std::span<const size_t> which, comm::World* world, std::vector<Likelihood>& out) {
+             std::span<const size_t> which, comm::World* world,
+             const std::function<void(int64_t)>& on_rows, std::vector<Likelihood>& out) {
   const size_t n = logits.rows();
   // Padding after a row's tokens does not matter: attention is causal, and its logits are not read.
   for (; !which.empty(); which = which.subspan(std::min(n, which.size()))) {
@@ -122,6 +123,7 @@ void compute(LogitsModel& logits, const std::vector<Row>& rows, const RowShape& 
       of.log += found[i].first;
       of.greedy = of.greedy && found[i].second;
     }
+    on_rows(static_cast<int64_t>(std::min(n, which.size())));
   }
 }
 
@@ -189,6 +191,8 @@ std::vector<std::vector<Likelihood>> likelihoods(checkpoint::CheckpointReader& c
   // Longest first: a shape that does not fit in memory fails at once.
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return shapes[a] > shapes[b]; });
   std::vector<std::vector<Likelihood>> out(adapters.size(), std::vector<Likelihood>(rows.size()));
+  const std::function<void(int64_t)> on_rows =
+      counter(options.on_progress, std::ssize(adapters) * std::ssize(rows));
   for (size_t first = 0, end = 0; first < order.size(); first = end) {
     const RowShape& shape = shapes[order[first]];
     while (end < order.size() && shapes[order[end]] == shape) ++end;
@@ -199,7 +203,7 @@ std::vector<std::vector<Likelihood>> likelihoods(checkpoint::CheckpointReader& c
                                              shape.source);
       });
       compute(logits, rows, shape, std::span(order).subspan(first, end - first), options.world,
-              out[a]);
+              on_rows, out[a]);
     }
   }
   return out;

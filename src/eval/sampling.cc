@@ -79,7 +79,7 @@ std::vector<TokenProbability> most_probable(std::span<const float> logits, int64
 
 Sampler::Sampler(SamplingOptions options, int64_t vocabulary)
     : options_(std::move(options)), vocabulary_(vocabulary) {
-  CHECK(vocabulary_ > 0, "sampling from a vocabulary of {}", vocabulary_);
+  CHECK(vocabulary_ > 0, "the vocabulary has {} tokens", vocabulary_);
   std::erase_if(options_.logit_bias,
                 [&](const auto& b) { return b.first < 0 || b.first >= vocabulary_; });
 }

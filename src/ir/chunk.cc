@@ -72,8 +72,8 @@ std::optional<ChunkedOperands> chunked_operands(const Op& op, ValueSpan values) 
   return chunked;
 }
 
-// Returns the op on one chunk as an op of its own, on values of the size of a chunk, so that rules
-// and costs apply to it unchanged.
+// Returns the op on one chunk as a separate op, on values of a chunk's size, so that rules and
+// costs apply to it unchanged.
 ChunkOp chunk_op(const Op& op, ValueSpan values) {
   const std::optional<ChunkedOperands> chunked = chunked_operands(op, values);
   CHECK(chunked, "{} cannot be computed in chunks", op.origin);

@@ -50,8 +50,8 @@ std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outpu
 std::vector<AxisKind> divided_axes(const Mesh& mesh);
 
 // The op, without its group, that converts a value from one placement to another, and the suffix of
-// the new value's name. The gradient of a conversion is the conversion between the duals. Nothing
-// if there is no such op.
+// the new value's name. The gradient of a conversion is the conversion between the duals.
+// conversion() returns nothing if there is no such op.
 struct Conversion {
   OpAttributes attributes;
   const char* suffix;

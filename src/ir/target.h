@@ -15,7 +15,7 @@ struct Target {
   int64_t alignment = 64;          // bytes, for every buffer and value
   bool ordered_transfers = false;  // Program::ordered_transfers
   Bytes workspace_bytes = [](const Op&, ValueSpan) { return int64_t{0}; };
-  // For the weight of a matmul or matmul_grad_input; 0: packing brings no gain.
+  // Returns the bytes of the packed weight of a matmul or matmul_grad_input; 0: do not pack it.
   Bytes packed_bytes = [](const Op&, ValueSpan) { return int64_t{0}; };
 };
 

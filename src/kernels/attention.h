@@ -117,15 +117,15 @@ void launch(Cpu, const Launch&, const SinksGradArgs&);
 void launch(Gpu, const Launch&, const SinksGradArgs&);
 
 // Decoding: T tokens of sequence b at positions start[b T] .. start[b T] + T - 1. Writes their keys
-// and values into the cache, then attends to positions 0 .. own.
+// and values into the cache. A token then attends to all positions up to its own.
 struct CachedAttentionArgs {
   TensorView qkv;    // [B, T, KV, G+2, D]
   TensorView cache;  // [B, C, 2, KV, D]  rows start .. start+T-1 written; start + T <= C
-  const int32_t* start = nullptr;  // [B, T]: all positions; where the kernel runs
+  const int32_t* start = nullptr;  // [B, T]: all positions; memory of the kernel's device
   TensorView out;                  // [B, T, H, V]  written
   float scale = 1;
   TensorView kv = {};    // [B, T, KV, 2, D]: the new keys and values, where qkv is [B, T, KV, G, D]
-  TensorView bias = {};  // as AttentionScope has it, also what follows
+  TensorView bias = {};  // this and the fields below: as in AttentionScope
   int64_t bias_distance = 128;
   int64_t window = 0;
   float soft_cap = 0;

@@ -11,8 +11,8 @@
 // The extras are those of kernels/cross_entropy.h, with lse = m[n] + ln s[n, 0] and the vocabulary
 // of all ranks.
 //
-// Sums as in kernels/cross_entropy.h; the result does not depend on the number of threads. A logit
-// that is NaN or +inf makes the loss NaN.
+// Sums are computed as in kernels/cross_entropy.h; the result does not depend on the number of
+// threads. A logit that is NaN or +inf makes the loss NaN.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct DividedLogits {
   int64_t columns = 0;  // the first `columns` of C are logits; the rest is padding
   int64_t first = 0;    // global number of the first column
   int64_t total = 0;    // columns of all ranks
-  float soft_cap = 0;   // as CrossEntropyArgs has it
+  float soft_cap = 0;   // as in CrossEntropyArgs
 };
 
 struct LogitsMaxArgs {
@@ -47,7 +47,7 @@ struct LogitsSumsArgs {
 void launch(Cpu, const Launch&, const LogitsSumsArgs&);
 void launch(Gpu, const Launch&, const LogitsSumsArgs&);
 
-// dz of ds, the gradient of the sums, for other losses of them than the one below:
+// Computes dz from ds, the gradient of the sums, for losses other than the one below:
 // ds[n, 0] e^(z[n, v] - m[n]) + ds[n, 1] [v = label[n]], times the slope of the cap.
 struct LogitsSumsGradArgs {
   DividedLogits logits;       // overwritten by dz
@@ -66,7 +66,7 @@ struct DividedCrossEntropyArgs {
   LossExtras extras = {};
   double* z_report = nullptr;  // += z_loss, if extras.z_loss is set; nullptr on other ranks
   float gradient_scale = 1;
-  const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
+  const double* loss_scale = nullptr;  // on the device: multiplies gradient_scale; nullptr: 1
 };
 void launch(Cpu, const Launch&, const DividedCrossEntropyArgs&);
 void launch(Gpu, const Launch&, const DividedCrossEntropyArgs&);

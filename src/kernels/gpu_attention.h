@@ -52,12 +52,12 @@ struct AttentionShape {
 // Returns the text of a shape: "b=4 t=1024 s=1024 kv=25 g=1 d=64 scale=0.125 causal gradient bf16".
 std::string attention_text(const AttentionShape& shape);
 
-// How the kernel of attention is chosen. Our own kernels are used without a library, and for a
-// shape with no stored choice if there is no clock.
+// The inputs of the choice between cuDNN and our own kernels. Our own are used if there is no
+// library, and for a shape without a stored choice if there is no clock.
 struct AttentionChoosing {
   const CudaDnn* dnn = nullptr;
   KernelChoices* choices = nullptr;
-  std::function<double()> now_s;  // clock; with it, shapes without choice are measured
+  std::function<double()> now_s;  // clock, with which shapes without a choice are measured
   std::function<void(const std::string&)> say;  // receives the reason if cuDNN is not used
 };
 

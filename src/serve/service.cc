@@ -180,7 +180,7 @@ std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt, int
     ids = std::get<std::vector<int32_t>>(r.prompts[prompt]);
   }
   for (const int32_t id : ids) require_known("prompt", id);
-  // The prompt is empty: a text from its beginning.
+  // With an empty prompt, the model starts a new text.
   if (ids.empty() && rules_.alone) {
     ids.push_back(*rules_.alone);
     added = 1;
@@ -196,7 +196,7 @@ void Service::set_stops(const ApiRequest& r, TextJob& job) const {
   if (r.chat) add_stops(chat_, tokenizer_, job.request.stops, job.stops);
 }
 
-// Returns the texts to generate, n per prompt, and prepares their choices.
+// Returns the texts to generate, n per prompt, and adds a choice for each to the task.
 std::vector<TextJob> Service::jobs_of(const ApiRequest& r, uint64_t number, Task& task) const {
   for (const auto& [id, bias] : r.sampling.logit_bias) require_known("logit_bias", id);
   for (const int32_t id : r.stop_ids) require_known("stop_token_ids", id);

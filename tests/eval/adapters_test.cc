@@ -191,11 +191,20 @@ TEST(Adapters, ReplaceEachOtherInALoadedModel) {
   const auto second = with("b", {.targets = {"v_proj", "q_proj"}, .seed = 2});
   std::vector<double> seen;
   reader.use_adapters(first);
-  ScoreModel model(reader, data, {});
+  int64_t scored = 0, complete = 0;  // samples of the last report, reports of all samples
+  ModelOptions options;
+  options.on_progress = [&](int64_t done, int64_t all) {
+    EXPECT_GT(done, scored);
+    EXPECT_EQ(all, data.samples());
+    scored = done == all ? 0 : done;
+    complete += done == all ? 1 : 0;
+  };
+  ScoreModel model(reader, data, options);
   for (const auto& adapters : {first, second, first}) {
     reader.use_adapters(adapters);
     ASSERT_TRUE(model.replace_adapters(reader));
     seen.push_back(model.read(0).loss());
+    EXPECT_EQ(complete, std::ssize(seen));
     EXPECT_EQ(seen.back(), loss());
   }
   EXPECT_EQ(seen[0], seen[2]);

@@ -103,6 +103,23 @@ TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
   }
 }
 
+// Returns options whose reports are added to `reports` as (done, all).
+ModelOptions reported_to(std::vector<std::pair<int64_t, int64_t>>& reports) {
+  ModelOptions options;
+  options.on_progress = [&](int64_t done, int64_t all) { reports.emplace_back(done, all); };
+  return options;
+}
+
+// Expects that the reports increase up to `all` items.
+void expect_reports(const std::vector<std::pair<int64_t, int64_t>>& reports, int64_t all) {
+  ASSERT_FALSE(reports.empty());
+  for (size_t i = 0; i < reports.size(); ++i) {
+    EXPECT_EQ(reports[i].second, all);
+    EXPECT_GT(reports[i].first, i == 0 ? 0 : reports[i - 1].first);
+  }
+  EXPECT_EQ(reports.back().first, all);
+}
+
 // Several adapters in one call give what each gives alone, in a model with an encoder, too.
 TEST(LikelihoodsOfAdapters, AreThoseOfEachAlone) {
   for (const model::Family family : {model::Family::kLlama, model::Family::kT5}) {
@@ -132,8 +149,12 @@ TEST(LikelihoodsOfAdapters, AreThoseOfEachAlone) {
     TaskSpec spec;
     spec.kind = TaskKind::kExactMatch;
     spec.max_tokens = 6;
-    const auto all = likelihoods(reader, list, asked, {});
-    const auto written = write_answers(reader, list, tokenizer, spec, examples, {});
+    std::vector<std::pair<int64_t, int64_t>> computed, generated;
+    const auto all = likelihoods(reader, list, asked, reported_to(computed));
+    const auto written =
+        write_answers(reader, list, tokenizer, spec, examples, reported_to(generated));
+    expect_reports(computed, std::ssize(list) * std::ssize(asked));
+    expect_reports(generated, std::ssize(list) * std::ssize(examples));
     for (size_t a = 0; a < list.size(); ++a) {
       const auto alone = likelihoods(reader, {list[a]}, asked, {})[0];
       const auto text = write_answers(reader, {list[a]}, tokenizer, spec, examples, {})[0];

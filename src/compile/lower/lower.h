@@ -37,11 +37,11 @@ struct WeightGroup {
   std::string name;             // "layer", "layer.tensor", "shared", "layer.group1"
   std::vector<BlockId> blocks;  // the blocks that use them
   bool per_layer = false;
-  bool frozen = false;  // nothing is kept of its weights
+  bool frozen = false;  // not trained: no gradients, no optimizer state
   DType dtype = DType::kF32;
-  bool common = false;  // to the layers of a stack, so to all stages that have some of it
+  bool common = false;  // shared by the layers of a stack, so on all stages that have some of them
   int64_t policy = 0;   // Value::policy of its weights; 0 where they are frozen
-  GroupRef partial;     // along the axes, other than data axes, over which the gradient is partial
+  GroupRef partial;     // along the axes, except data axes, over which the gradient is partial
   GroupRef dividing;    // Muon: along the tensor axes, all of which divide each of its matrices
 
   BufferKindId weights = kNone, gradients = kNone;

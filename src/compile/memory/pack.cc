@@ -192,10 +192,10 @@ class Packer {
   std::vector<Lifetime>& lives_;
   int64_t alignment_;
   std::vector<std::vector<OccupiedRange>> blocked_;  // per lifetime, by the regions
-  int64_t bound_ = 0;                                // no order can do better
-  int64_t orders_ = 0;                               // number tried
+  int64_t bound_ = 0;                                // lower bound of the bytes of every order
+  int64_t orders_ = 0;                               // number of orders tried
   GapFinder places_;                                 // lifetimes placed in the current order
-  int64_t bytes_ = 0;                                // bytes needed in the last order
+  int64_t bytes_ = 0;                                // bytes that the last order needs
   int64_t best_bytes_ = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> best_offsets_;
 };

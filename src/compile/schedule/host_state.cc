@@ -28,7 +28,7 @@ class StateCopier {
   }
 
  private:
-  // Adds the copies of one parameter of a call.
+  // Adds the transfers of one buffer of a call: in before the call, out after it if it is updated.
   void copy(CallId c, size_t parameter) {
     BufferId& device = p_.schedule[c].buffers[parameter];
     const Buffer buffer = p_.buffer(device);

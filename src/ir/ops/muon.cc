@@ -10,18 +10,20 @@ namespace tessera {
 namespace {
 
 std::vector<OutputSpec> infer_direction(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 3, "muon_direction has the inputs gradient, moment and report");
+  CHECK(in.size() == 3, "muon_direction has {} inputs, expected gradient, moment and report",
+        in.size());
   const MuonDirection& a = op.as<MuonDirection>();
   return {{".directions", a.type, {a.elements}}};
 }
 
 std::vector<OutputSpec> infer_orthogonal(const Op&, const Inputs& in) {
-  CHECK(in.size() == 1 && in[0]->shape.rank() == 3, "newton_schulz has an input [N, R, C]");
+  CHECK(in.size() == 1 && in[0]->shape.rank() == 3, "newton_schulz expects one input [N, R, C]");
   return {{"", in[0]->dtype, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer_muon(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 4, "muon has the inputs gradient, step, report and directions");
+  CHECK(in.size() == 4, "muon has {} inputs, expected gradient, step, report and directions",
+        in.size());
   return updated_state(op.as<Muon>().update, in[0]->shape, 1);
 }
 

@@ -23,7 +23,7 @@ ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, vo
   CHECK(labels(scope.documents, p.b * tokens) && labels(scope.ids, p.b * p.s),
         "attention of {} x {} with documents {} and ids {}", p.t, p.s,
         to_string(scope.documents.shape), to_string(scope.ids.shape));
-  CHECK(!scope.documents || !scope.ids, "attention with documents and padding");
+  CHECK(!scope.documents || !scope.ids, "attention has both documents and padding");
   const int64_t end = scope.first_query + p.t;
   CHECK(scope.first_query >= 0 && (scope.causal || scope.documents ? end <= tokens : end == p.t),
         "attention of {} queries from {} on to {} keys", p.t, scope.first_query, p.s);
@@ -31,10 +31,11 @@ ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, vo
                               scope.first_key + p.s <= tokens),
         "attention of {} queries from {} on to {} keys from {} on of {} tokens", p.t,
         scope.first_query, p.s, scope.first_key, tokens);
-  CHECK(scope.first_query == 0 || !scope.bias, "attention with first_query and a bias");
+  CHECK(scope.first_query == 0 || !scope.bias, "attention has both first_query = {} and a bias",
+        scope.first_query);
   CHECK(scope.window >= 0 && (scope.window == 0 || scope.causal), "a window of {}{}", scope.window,
         scope.causal ? "" : " in attention to all keys");
-  CHECK(scope.soft_cap == 0 || !scope.bias, "attention with a soft cap and a bias");
+  CHECK(scope.soft_cap == 0 || !scope.bias, "attention has both a soft cap and a bias");
   if (!scope.bias) return;
   CHECK(scope.bias.shape.rank() == 2 && scope.bias.shape[0] == p.heads(),
         "a bias of {} for {} heads", to_string(scope.bias.shape), p.heads());

@@ -9,7 +9,7 @@
 
 namespace tessera::kernels::gpu {
 
-// Attention by cuDNN, divided into runs.
+// Attention by cuDNN, as one or several runs of its plan.
 struct DnnRuns {
   DnnParts parts;
   std::unique_ptr<DnnAttention> dnn;
@@ -52,7 +52,7 @@ class AttentionTrial {
   // run.
   std::string fault(const DnnRuns& runs, size_t plan);
   // Returns the choice of fastest_gemm(): candidate 0 is our own kernels, the others are
-  // `plans`, for which fault() returned nothing. A plan that cannot be captured in a graph never
+  // `plans`, for which fault() was empty. A plan that cannot be captured in a graph never
   // wins.
   FastestGemm fastest(const DnnRuns* runs, const std::vector<size_t>& plans,
                       const std::function<double()>& now_s);

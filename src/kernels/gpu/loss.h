@@ -7,7 +7,7 @@
 
 namespace tessera::kernels::gpu {
 
-// All columns, or those of this rank.
+// The logits of all columns, or of this rank's, with the inputs and outputs of the loss.
 struct LossWork {
   float* z = nullptr;  // [rows, width]
   int64_t rows = 0, width = 0;
@@ -15,17 +15,17 @@ struct LossWork {
   bool vector = false;
   const int32_t* labels = nullptr;
   double* losses = nullptr;    // [rows]
-  double* squares = nullptr;   // [rows]  lse^2; none without extras.z_loss
-  double* report = nullptr;    // [0] += loss, [1] += rows that count; or none
-  double* z_report = nullptr;  // += z-loss; or none
+  double* squares = nullptr;   // [rows]  lse^2; nullptr without extras.z_loss
+  double* report = nullptr;    // [0] += loss, [1] += rows with a label; or nullptr
+  double* z_report = nullptr;  // += z-loss; or nullptr
   bool gradient = false;
   float soft_cap = 0;  // 0: none
   LossExtras extras = {};
-  Numbers dz;  // [rows, width]: z itself, or elsewhere
+  Numbers dz;  // [rows, width]; may be z itself
   float scale = 1;
-  const double* loss_scale = nullptr;  // times `scale`
-  float* max = nullptr;                // [rows], divided alone
-  float* sums = nullptr;               // [rows, 2]
+  const double* loss_scale = nullptr;  // multiplies `scale`; or nullptr
+  float* max = nullptr;                // [rows], only if ranks divide the columns
+  float* sums = nullptr;               // [rows, 2], likewise
 };
 
 // The loss and the gradient of whole rows.

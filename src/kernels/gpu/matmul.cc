@@ -297,7 +297,7 @@ struct GpuMatmul::Plan {
   // Measures the proposals on random operands, with zero factors for FP8 codes. If an Error is
   // thrown, the destructor of the graph ends its capture.
   FastestGemm measure(const std::vector<Proposal>& all, const std::function<double()>& now_s) {
-    const MatmulShape& s = made;  // codes are never larger than the operands
+    const MatmulShape& s = made;  // FP8 codes need at most these operands' bytes
     const int64_t x = extent(size_of(s.a), s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k,
                              s.lda, s.batch, s.stride_a);
     const int64_t y = extent(size_of(s.b), s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n,

@@ -9,8 +9,8 @@
 namespace tessera::kernels::gpu {
 namespace {
 
-// Computes the sum of one group. A term has the shape of the output; a bias has one element per
-// column and is read at the column of the group.
+// Computes the sums of one group of elements. A term has the shape of the output. A bias has one
+// element per column, so it is read at the group's column.
 __device__ void sum_group(const SumRows& a, const Groups::Cursor& p, float (&sum)[kGroup]) {
   for (float& x : sum) x = 0;
   float x[kGroup];

@@ -9,7 +9,7 @@
 namespace tessera::runtime {
 namespace {
 
-// Sets the operands that attention and its gradient have in common. A is the op.
+// Sets the operands that attention and its gradient have in common. A is the type of the op.
 template <class A, class Args>
 void bind(const BoundOp& b, const Attention& of, Args& args) {
   args.qkv = b.in(A::kQkv);
