@@ -62,11 +62,12 @@ struct OptimizerSection {
           "the update rule; the defaults below are adamw's (docs/optimizers.md)");
     visit("learning_rate", self.learning_rate, "the peak, which the schedule scales",
           between(kTiny, kHuge));
-    visit("beta1", self.beta1, "decay of the first moment; sgd and adafactor: 0: none is kept",
+    visit("beta1", self.beta1, "decay of the first moment; sgd, adafactor: 0: no first moment",
           between(0, kBelowOne));
     visit("beta2", self.beta2, "decay of the second moment (docs/optimizers.md)",
           between(0, kBelowOne));
-    visit("epsilon", self.epsilon, "added to the root of the second moment; adafactor: to squares",
+    visit("epsilon", self.epsilon,
+          "added to the root of the second moment; adafactor: to squared gradients",
           between(kTiny, 1e6));
     visit("weight_decay", self.weight_decay, "decoupled (sgd: added to the gradient)",
           between(0, 1e6));
@@ -75,8 +76,8 @@ struct OptimizerSection {
     visit("clip_norm", self.clip_norm, "largest norm of the whole gradient; 0: no clipping",
           zero_or_between(1e-30, 1e30));
     visit("ema", self.ema,
-          "decay of the exponential mean of the weights over the steps, which eval, generate and "
-          "export can use (--weights ema), such as 0.999; 0: none is kept",
+          "decay of an exponential moving average of the weights, such as 0.999, which eval, "
+          "generate and export can use (--weights ema); 0: no average",
           between(0, kBelowOne));
     visit("moment_dtype", self.moment_dtype,
           "dtype of the moments; auto: bf16 with precision bf16_sr, else fp32");
@@ -87,12 +88,12 @@ struct OptimizerSection {
     visit("clip_threshold", self.clip_threshold, "adafactor: largest root mean square of an update",
           between(kTinyRoot, kHugeRoot));
     visit("scale_parameter", self.scale_parameter,
-          "adafactor: the rate is times the root mean square of the weight");
+          "adafactor: multiply the rate by the root mean square of the weight");
     visit("min_parameter_scale", self.min_parameter_scale,
-          "adafactor: which counts as this at least", between(kTinyRoot, kHugeRoot));
+          "adafactor: lower bound of that root mean square", between(kTinyRoot, kHugeRoot));
     visit("momentum", self.momentum, "muon: decay of the momentum", between(0, kBelowOne));
     visit("nesterov", self.nesterov,
-          "muon: the direction is momentum * m + (1 - momentum) * gradient; false: m, the mean");
+          "muon: the direction is momentum * m + (1 - momentum) * gradient; false: it is m");
     visit("newton_schulz_steps", self.newton_schulz_steps, "muon: iterations per update",
           between(1, 100));
     visit("newton_schulz_coefficients", self.newton_schulz_coefficients,
@@ -114,13 +115,12 @@ struct OptimizerSection {
 // Returns the defaults of an optimizer kind.
 OptimizerSection optimizer_defaults(OptimizerKind kind);
 
-// Returns the section `optimizer` as the weights of a group have it: what the group does not give
-// comes from `optimizer`, or from the defaults of the group's kind if that is another one. Keys of
-// the whole run (learning_rate, clip_norm, ema, moment_dtype, rounding, freeze) are those of
-// `optimizer`.
+// Returns the settings of the weights of a group. Keys that the group does not set come from
+// `optimizer`, or from the defaults of the group's kind if it is a different one. Keys of the whole
+// run (learning_rate, clip_norm, ema, moment_dtype, rounding, freeze) always come from `optimizer`.
 OptimizerSection settings_of(const OptimizerGroupSection& group, const OptimizerSection& optimizer);
 // Returns the index of the first group that a weight matches, or nothing. `name` has no layer
-// number: // "layer.attn.qkv.weight".
+// number: "layer.attn.qkv.weight".
 std::optional<size_t> group_of(const OptimizerSection& optimizer, std::string_view name);
 
 void check(const OptimizerSection& optimizer, KeyErrors& errors);

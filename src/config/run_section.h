@@ -70,16 +70,16 @@ struct CheckpointSection {
   int64_t retry_s = 60;
 
   static void fields(auto& self, auto&& visit) {
-    visit("every_steps", self.every_steps, "how often; 0: only at the end", at_least(0));
+    visit("every_steps", self.every_steps, "steps between checkpoints; 0: save only at the end",
+          at_least(0));
     visit("save_at_end", self.save_at_end,
           "save when the run ends or is stopped; false: with every_steps = 0 nothing is saved");
-    visit("keep", self.keep, "how many of the latest stay; 0: all", at_least(0));
-    visit("keep_every_steps", self.keep_every_steps, "multiples of this stay for good; 0: none",
-          at_least(0));
+    visit("keep", self.keep, "number of latest checkpoints to keep; 0: all", at_least(0));
+    visit("keep_every_steps", self.keep_every_steps,
+          "checkpoints at multiples of this step are never removed; 0: none", at_least(0));
     visit("keep_every_tokens", self.keep_every_tokens,
           "the first step past each multiple of this number of tokens (encoder and decoder) is "
-          "saved and "
-          "kept; 0: none",
+          "saved and never removed; 0: none",
           at_least(0));
     visit("at_steps", self.at_steps,
           "additional steps at which to save; these checkpoints are never removed");
@@ -88,7 +88,7 @@ struct CheckpointSection {
           "state to load from it: only the weights, or also the optimizer state and the step");
     visit("resume", self.resume, "whether a run resumes from the last checkpoint of its directory");
     visit("allow_changes", self.allow_changes,
-          "resume with another model, data or seed; each data set continues at its own place");
+          "resume with another model, data or seed; each dataset continues at its own position");
     visit("reserve", self.reserve,
           "keep disk space for one checkpoint allocated, which a save uses if the disk is full");
     visit("retry_s", self.retry_s,

@@ -110,9 +110,9 @@ struct ModelConfig {
     visit("latent", self.latent, "multi-head latent attention");
     visit("feed_forward", self.feed_forward, "inner width of the MLP; 0: 4 x hidden");
     visit("no_rope_layers", self.no_rope_layers,
-          "numbers of the layers without rotary embedding, from 0: [3, 7] (NoPE)");
+          "layers without rotary embedding (NoPE), numbered from 0: [3, 7]");
     visit("wide_layers", self.wide_layers,
-          "numbers of the layers whose MLP or experts have another inner width, from 0: [0, 1, 2]");
+          "layers whose MLP or experts have another inner width, numbered from 0: [0, 1, 2]");
     visit("wide_feed_forward", self.wide_feed_forward,
           "the inner width of wide_layers; 0: there are none");
     visit("experts", self.experts, "experts per layer, in place of the MLP; 0: none");
@@ -123,7 +123,7 @@ struct ModelConfig {
           "inner width of the MLP that all tokens pass through in addition to their experts; 0: "
           "none");
     visit("dense_layers", self.dense_layers,
-          "numbers of the layers that have an MLP in place of experts, from 0: [0, 1, 2]");
+          "layers that have an MLP in place of experts, numbered from 0: [0, 1, 2]");
     visit("router", self.router, "the router of each layer");
     visit("mtp_depth", self.mtp_depth,
           "multi-token prediction: how many tokens after the next one are predicted, each by a "
@@ -132,7 +132,7 @@ struct ModelConfig {
     visit("window", self.window,
           "sliding window: a query sees this many keys, itself included; 0: all before it");
     visit("window_layers", self.window_layers,
-          "numbers of the layers with the window, from 0: [0, 2]; empty: all");
+          "layers with the window, numbered from 0: [0, 2]; empty: all");
     visit("vocabulary", self.vocabulary,
           "entries of the vocabulary before padding; 0: the tokenizer's");
     visit("vocabulary_multiple", self.vocabulary_multiple,
@@ -148,7 +148,7 @@ struct ModelConfig {
           "base of the RoPE frequencies in layers with a window, which are then unscaled; 0: as in "
           "the others");
     visit("attention_scalar", self.attention_scalar,
-          "attention scores are times its power of -0.5; 0: the head's width");
+          "attention scores are multiplied by attention_scalar^-0.5; 0: the head's width");
     visit("attention_soft_cap", self.attention_soft_cap,
           "attention scores s become cap * tanh(s / cap); 0: no cap");
     visit("logit_soft_cap", self.logit_soft_cap, "the same for logits; 0: no cap");

@@ -98,13 +98,13 @@ struct RouterConfig {
   static void fields(auto& self, auto&& visit) {
     visit("score", self.score, "softmax | sigmoid: the function that turns logits into scores");
     visit("renormalize", self.renormalize, "divide the weights of a token's experts by their sum");
-    visit("scale", self.scale, "factor of the weights");
-    visit("groups", self.groups, "groups that the experts form");
+    visit("scale", self.scale, "factor of the weights of a token's experts");
+    visit("groups", self.groups, "number of groups into which the experts are divided");
     visit("groups_chosen", self.groups_chosen,
-          "best groups per token, which all its experts belong to");
+          "a token's experts are chosen from this many groups, the best ones");
     visit("group_score", self.group_score,
-          "top_two | maximum: groups are compared by the sum of their two best experts or by the "
-          "best");
+          "top_two | maximum: the score of a group is the sum of its two best experts, or its best "
+          "one");
     visit("balance_loss", self.balance_loss,
           "coefficient of the load-balancing loss per sequence and layer; 0: none",
           between(0, kHuge));
