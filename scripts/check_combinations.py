@@ -145,6 +145,11 @@ def quantized(chosen):
     return keys
 
 
+def with_adapters_of_experts(chosen):
+    experts = {"lora.targets": "[all-linear, experts.gate_up_proj, experts.down_proj]"}
+    return {"lora.rank": 4, **(experts if chosen["model"] in WITH_EXPERTS else {})}
+
+
 def frozen_but_head(chosen):
     layers = "encoder.*, bridge.*, decoder.*" if chosen["model"] == "t5" else "layer.*"
     return {"optimizer.freeze": f"[embed.*, {layers}]".replace(" ", "")}
@@ -191,6 +196,7 @@ FACTORS = {
         "lora": {"lora.rank": 4},
         "rslora": {"lora.rank": 4, "lora.scaling": "rslora"},
         "dora": {"lora.rank": 4, "lora.kind": "dora"},
+        "experts": with_adapters_of_experts,
         "nf4": quantized,
         "freeze": {"optimizer.freeze": "[embed.*]"},
         "head": frozen_but_head,
@@ -664,7 +670,7 @@ def check_export_rejected(case, source):
 
 def export(case):
     source = "run"
-    if case.chosen["trained"] in ("lora", "rslora", "dora", "nf4"):
+    if case.chosen["trained"] in ("lora", "rslora", "dora", "experts", "nf4"):
         case.say("checkpoint", "merge", "run", "--out", "merged")
         source = "merged"
     layers = case.chosen["layers"]

@@ -329,7 +329,7 @@ def draw_without_context(rng, precision, family):
         tuning = {} if "lora.rank" in tuning else tuning
         if optimizer["optimizer.kind"] == "adafactor":
             optimizer = optimizer_of("adamw", precision)
-    return with_capacity(with_objective(with_mup(with_ahead(with_terms(with_groups(with_matrices(without_overlap({
+    return with_expert_adapters(with_capacity(with_objective(with_mup(with_ahead(with_terms(with_groups(with_matrices(without_overlap({
             **model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
@@ -340,7 +340,7 @@ def draw_without_context(rng, precision, family):
             **draw_ramp(rng, data * micro),
             "layout.offload": rng.choice(["none", "none", "activations", "activations:1"]),
             "compiler.tp_comm_overlap": tensor > 1 and rng.random() < 0.5,
-            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])}))))))))
+            "compiler.tp_comm_chunks": rng.choice([1, 2, 4])})))))))))
 
 
 def without_overlap(case):
@@ -371,6 +371,21 @@ def with_terms(case):
     if rng.random() < 1 / 3 and case["optimizer.kind"] != "schedule_free":
         case = {**case, "optimizer.ema": 0.75}
     return case
+
+
+def with_expert_adapters(case):
+    """Adapters of the experts in two thirds of the cases with LoRA that have experts, sampled with the case as
+    seed."""
+    rng = random.Random("adapters" + json.dumps(case))
+    if not case.get("model.experts") or "lora.rank" not in case or "lora.kind" in case:
+        return case
+    up, down = "experts.gate_up_proj", "experts.down_proj"
+    targets = rng.choice([None, [up, down], [rng.choice([up, down]), "all-linear"]])
+    return {**case, "lora.targets": f"[{', '.join(targets)}]"} if targets else case
+
+
+def adapts_experts(case):
+    return "experts" in case.get("lora.targets", "")
 
 
 def with_ahead(case):
@@ -516,6 +531,7 @@ def features_of(case):
              "muon": case["optimizer.kind"] == "muon",
              "optimizer groups": "optimizer.groups" in case,
              case.get("lora.kind", "lora"): "lora.rank" in case,
+             "adapters of experts": adapts_experts(case),
              f"recompute {case['layout.recompute'].partition(':')[0]}": case["layout.recompute"] != "none",
              "offload": case["layout.offload"] != "none",
              case["precision"]: case["precision"] != "fp32"}

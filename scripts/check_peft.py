@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Adapters of PEFT and of Tessera on random tiny models of transformers, for LoRA, rsLoRA and DoRA.
+"""Adapters of PEFT and of Tessera on random tiny models of transformers, for LoRA, rsLoRA and DoRA. Those of
+experts are of parameters (target_parameters), for which PEFT has no DoRA.
 
   import    a folder that PEFT saved gives the logits that PEFT computes
   adapter   `eval BASE --adapter FOLDER` gives the logits of the imported checkpoint, to the last bit, and with
@@ -7,8 +8,9 @@
   export    the same adapters, written by `checkpoint export --adapter`, have the bytes that PEFT saved, and
             PEFT loads them and computes the same logits
   merge     the merged model, exported, gives these logits in transformers
-  train     steps of AdamW from a PEFT folder (`lora.from`): losses, and the exported adapters. Its epsilon is
-            1e-4, since an update of a gradient that is nearly zero has the sign of its rounding
+  train     steps of AdamW from a PEFT folder (`lora.from`): losses, norms of the gradients, and the exported
+            adapters. Its epsilon is 1e-4, since an update of a gradient that is nearly zero has the sign of its
+            rounding
 
 Each distance is relative to the largest value. It is at most 1e-5, or for the steps that of PEFT in f32 from
 PEFT in f64 where that is more: rounding grows with each step.
@@ -39,7 +41,7 @@ from small_runs import byte_alphabet
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
-BOUNDS = {"logits": 1e-5, "losses": 1e-5, "adapters": 1e-5}
+BOUNDS = {"logits": 1e-5, "losses": 1e-5, "norms": 1e-5, "adapters": 1e-5}
 VOCABULARY, TOKENS = 256, 32
 SIZES = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, intermediate_size=56, max_position_embeddings=TOKENS,
@@ -49,6 +51,8 @@ LLAMA = (["q_proj", "v_proj"], ["q_proj", "k_proj", "v_proj", "o_proj", "gate_pr
 
 
 ATTENTION = (LLAMA[0], LLAMA[1][:4])
+EXPERTS = ATTENTION + (["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
+                       ["q_proj", "mlp.experts.down_proj"], ["mlp.experts.gate_up_proj"])
 LATENT = (["q_b_proj", "kv_a_proj_with_mqa"], ["q_a_proj", "q_b_proj", "kv_b_proj", "o_proj"])
 
 
@@ -68,16 +72,16 @@ FAMILIES = {
     "olmo2": like_llama("Olmo2"),
     "smollm3": like_llama("SmolLM3"),
     "phi3": like_llama("Phi3", (["qkv_proj"], ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])),
-    "mixtral": like_llama("Mixtral", ATTENTION, num_local_experts=4, num_experts_per_tok=2,
+    "mixtral": like_llama("Mixtral", EXPERTS, num_local_experts=4, num_experts_per_tok=2,
                           sliding_window=None, experts_implementation="eager"),
-    "qwen3_moe": like_llama("Qwen3Moe", ATTENTION, head_dim=16, num_experts=4, num_experts_per_tok=2,
+    "qwen3_moe": like_llama("Qwen3Moe", EXPERTS, head_dim=16, num_experts=4, num_experts_per_tok=2,
                             moe_intermediate_size=24, experts_implementation="eager"),
-    "deepseek_v3": like_llama("DeepseekV3", LATENT, num_key_value_heads=4, q_lora_rank=12,
+    "deepseek_v3": like_llama("DeepseekV3", LATENT + EXPERTS[2:3], num_key_value_heads=4, q_lora_rank=12,
                               kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
                               n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
                               moe_intermediate_size=24, first_k_dense_replace=1, n_group=1, topk_group=1,
                               experts_implementation="eager"),
-    "gpt_oss": like_llama("GptOss", ATTENTION, head_dim=16, num_local_experts=4, num_experts_per_tok=2,
+    "gpt_oss": like_llama("GptOss", EXPERTS, head_dim=16, num_local_experts=4, num_experts_per_tok=2,
                           sliding_window=8, experts_implementation="eager"),
     "gpt2": (lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(
         vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=TOKENS, bos_token_id=0,
@@ -120,9 +124,16 @@ def our_logits(options, checkpoint, tokens, work, *more):
     return load_file(work / "logits.safetensors")["logits"]
 
 
+def is_of_experts(target):
+    return ".experts." in target
+
+
 def adapters(model, targets, kind, spread):
     """PEFT's model with adapters that change it."""
-    config = peft.LoraConfig(r=3, lora_alpha=7, target_modules=targets, task_type="CAUSAL_LM",
+    parameters = [target for target in targets if is_of_experts(target)]
+    config = peft.LoraConfig(r=3, lora_alpha=7, task_type="CAUSAL_LM",
+                             target_modules=[target for target in targets if not is_of_experts(target)],
+                             target_parameters=parameters or None,
                              fan_in_fan_out=isinstance(model, transformers.GPT2LMHeadModel),
                              **KINDS[kind])
     model = peft.get_peft_model(model, config)
@@ -175,30 +186,34 @@ metrics: {{ tensorboard: false }}
     run(options, "train", file)
     lines = [json.loads(l) for l in (work / "tuned" / "metrics.jsonl").read_text().splitlines()]
     ours = [l["loss"] for l in lines if "loss" in l]
+    our_norms = [l["grad_norm"] for l in lines if "loss" in l]
     run(options, "checkpoint", "export", work / "tuned", "--adapter", "--to", work / "tuned-peft")
-    theirs, trained = peft_steps(work, base, batches, torch.float32)
-    exact, exactly_trained = peft_steps(work, base, batches, torch.float64)
+    theirs, norms, trained = peft_steps(work, base, batches, torch.float32)
+    exact, exact_norms, exactly_trained = peft_steps(work, base, batches, torch.float64)
     tuned = load_file(work / "tuned-peft" / "adapter_model.safetensors")
     report("losses", losses_apart(ours, theirs), losses_apart(theirs, exact))
+    report("norms", losses_apart(our_norms, norms), losses_apart(norms, exact_norms))
     report("adapters", adapters_apart(tuned, trained), adapters_apart(trained, exactly_trained))
 
 
 def peft_steps(work, base, batches, dtype):
-    """The losses and the adapters of PEFT's steps from the folder `peft` with that base."""
+    """The losses, norms of gradients and adapters of PEFT's steps from the folder `peft` with that base."""
     # Grouped GEMMs of experts have no f64.
     frozen = transformers.AutoModelForCausalLM.from_pretrained(work / base, experts_implementation="eager")
     model = peft.PeftModel.from_pretrained(frozen, work / "peft", is_trainable=True).to(dtype).train()
     update = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2,
                                betas=(0.9, 0.95), eps=1e-4, weight_decay=0.0)
-    losses = []
+    losses, norms = [], []
     for batch in batches:
         update.zero_grad()
         logits = model(input_ids=batch[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         loss.backward()
+        norms.append(math.sqrt(sum(float((p.grad.double() ** 2).sum()) for p in model.parameters()
+                                   if p.grad is not None)))
         update.step()
         losses.append(float(loss))
-    return losses, peft.get_peft_model_state_dict(model)
+    return losses, norms, peft.get_peft_model_state_dict(model)
 
 
 def losses_apart(a, b):
@@ -248,7 +263,7 @@ def check(options, family, kind, which, work):
     run(options, "checkpoint", "export", work / "merged", "--to", work / "merged-hf")
     merged = transformers.AutoModelForCausalLM.from_pretrained(work / "merged-hf").eval()
     report("logits merged", distance(logits_of(merged, tokens), theirs))
-    if which == 1:
+    if which > 0:
         train(options, work, options.steps, report)
     print(f"{family} {kind} {','.join(targets[which])}: {', '.join(told)}"
           f"{'' if not faults else '  DIFFER: ' + ', '.join(faults)}", flush=True)
@@ -265,7 +280,9 @@ def main():
     failed = cases = 0
     for family in options.family or FAMILIES:
         for kind in options.kind or KINDS:
-            for which in (0, 1):
+            for which, targets in enumerate(FAMILIES[family][1]):
+                if kind == "dora" and any(map(is_of_experts, targets)):
+                    continue
                 with tempfile.TemporaryDirectory() as work:
                     failed += not check(options, family, kind, which, pathlib.Path(work))
                 cases += 1

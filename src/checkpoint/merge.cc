@@ -40,9 +40,10 @@ std::vector<float> whole(CheckpointReader& r, const StoredTensor& t) {
 
 // The adapter of a part of a weight W. W is seen as a matrix [rows, columns]: all dimensions other
 // than the input are flattened into rows. Of each `width` rows, the part has `count` from `first`
-// on. b is [part rows, rank] and a is [rank, columns].
+// on. b is [part rows, rank] and a is [rank, columns]. The matrices of experts are one after
+// another in W, each with `rows_of_a` rows, and a has [rank, columns] for each.
 struct Adapter {
-  int64_t rank = 0, columns = 0, width = 1, first = 0, count = 1;
+  int64_t rank = 0, columns = 0, width = 1, first = 0, count = 1, rows_of_a = 1;
   double scale = 1;
   std::vector<float> a, b;
   std::vector<double> factors;  // with DoRA: m / |W + s B A| of each row of the part
@@ -69,7 +70,7 @@ struct Adapter {
     std::vector<double> sum(w, w + n);
     for (int64_t k = 0; k < rank; ++k) {
       const double factor = scale * b[row * rank + k];
-      const float* from = a.data() + k * columns + column;
+      const float* from = a.data() + (row / rows_of_a * rank + k) * columns + column;
       for (int64_t j = 0; j < n; ++j) sum[j] += factor * from[j];
     }
     for (int64_t j = 0; j < n; ++j)
@@ -101,7 +102,9 @@ void read_factors(CheckpointReader& r, const StoredTensor& w, const StoredTensor
 
 // Returns the adapter whose weights are named after `name`, of that part of w.
 Adapter adapter_of(CheckpointReader& r, const StoredTensor& w, const std::string& name,
-                   const WeightPart& part, int64_t outputs, const AdapterSettings& settings) {
+                   const WeightPart& part, const model::AdapterModule& of,
+                   const AdapterSettings& settings) {
+  const int64_t outputs = of.outputs, matrices = std::max<int64_t>(of.experts, 1);
   const StoredTensor* a = r.find(with(name, model::kLoraA));
   const StoredTensor* b = r.find(with(name, model::kLoraB));
   const StoredTensor* m = r.find(with(name, model::kLoraMagnitude));
@@ -114,12 +117,14 @@ Adapter adapter_of(CheckpointReader& r, const StoredTensor& w, const std::string
   x.first = part.first * inner;
   x.count = part.count * inner;
   const int64_t rows = w.shape.elements() / x.columns / x.width * x.count;
+  x.rows_of_a = rows / matrices;
   // Sizes come from a file, so they are not multiplied, which could overflow.
   const auto has = [&](const StoredTensor* t, int64_t of_rank) {
     const int64_t n = t == nullptr ? 0 : t->shape.elements();
     return n % x.rank == 0 && n / x.rank == of_rank;
   };
-  const bool fits = has(a, x.columns) && has(b, rows) && settings.dora() == (m != nullptr) &&
+  const bool fits = has(a, matrices * x.columns) && has(b, rows) &&
+                    settings.dora() == (m != nullptr) &&
                     (m == nullptr || m->shape.elements() == rows);
   if (!fits) {
     const auto shape = [](const StoredTensor* t) {
@@ -156,12 +161,12 @@ std::vector<Adapter> adapters_of(CheckpointReader& r, const StoredTensor& w,
   const std::string name = without_weight(w.name);
   if (r.find(with(name, model::kLoraA)) != nullptr) {
     const WeightPart all = {"", 0, 0, w.shape[0]};
-    found.push_back(adapter_of(r, w, name, all, of->second[0].outputs, settings));
+    found.push_back(adapter_of(r, w, name, all, of->second[0], settings));
     return found;
   }
   for (const model::AdapterModule& m : of->second)
     if (r.find(with(m.ours(), model::kLoraA)) != nullptr)
-      found.push_back(adapter_of(r, w, m.ours(), m.part, m.outputs, settings));
+      found.push_back(adapter_of(r, w, m.ours(), m.part, m, settings));
   return found;
 }
 

@@ -22,147 +22,43 @@
 namespace tessera::checkpoint {
 namespace {
 
-constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kWeightsFile = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.";
 
-// ---- adapter_config.json
-
-// Settings that change what is computed, and why Tessera does not read them. They may be absent or
-// empty (null, false, "", [] or {}).
-struct Unsupported {
-  std::string_view key, why;
-};
-constexpr Unsupported kUnsupported[] = {
-    {"lora_bias", "Tessera's adapters have no biases"},
-    {"modules_to_save", "Tessera trains no other weights next to adapters"},
-    {"rank_pattern", "Tessera's adapters have one rank"},
-    {"alpha_pattern", "Tessera's adapters have one alpha"},
-    {"layers_to_transform", "Tessera adapts all layers"},
-    {"exclude_modules", "Tessera needs the modules with adapters in target_modules"},
-    {"trainable_token_indices", "Tessera trains no tokens next to adapters"},
-    {"layer_replication", "Tessera replicates no layers"},
-    {"target_parameters", "Tessera adapts modules, not parameters"},
-};
-
-// Settings that are read, or that do not change what adapters compute.
-constexpr std::string_view kKnown[] = {"peft_type",
-                                       "bias",
-                                       "r",
-                                       "lora_alpha",
-                                       "target_modules",
-                                       "use_rslora",
-                                       "use_dora",
-                                       "task_type",
-                                       "base_model_name_or_path",
-                                       "revision",
-                                       "inference_mode",
-                                       "lora_dropout",
-                                       "fan_in_fan_out",
-                                       "init_lora_weights",
-                                       "layers_pattern",
-                                       "auto_mapping",
-                                       "peft_version",
-                                       "runtime_config",
-                                       "loftq_config",
-                                       "eva_config",
-                                       "corda_config",
-                                       "lora_ga_config",
-                                       "megatron_config",
-                                       "megatron_core",
-                                       "qalora_group_size",
-                                       "ensure_weight_tying"};
-
-// Initializations that leave the weights of the base model as they are. PiSSA, OLoRA, CorDA and
-// LoftQ subtract the initial B A from them when PEFT loads the adapters.
-constexpr std::string_view kPlainInitial[] = {"gaussian", "eva", "orthogonal"};
-
-[[noreturn]] void refuse(const std::string& source, std::string_view key, const std::string& value,
-                         std::string_view why) {
-  throw Error(
-      "{}: has {} = {}, but {}. Merge the adapters with PEFT (merge_and_unload) and import the "
-      "result.",
-      source, key, value, why);
-}
-
-bool is_null(const Tree* t) {
-  return t == nullptr || std::holds_alternative<std::monostate>(t->value);
-}
-
-bool is_empty(const Tree& t) {
-  const std::string text = to_json(t);
-  constexpr std::string_view kEmpty[] = {"null", "false", "\"\"", "[]", "{}"};
-  return std::find(std::begin(kEmpty), std::end(kEmpty), text) != std::end(kEmpty);
-}
-
-// Throws Error for settings that Tessera does not compute, and for unknown ones.
-void require_supported(const Tree& config, const std::string& source) {
-  const auto require = [&](const char* key, const char* expected, const char* why) {
-    const Tree* const found = config.find(key);
-    const bool same = found && found->as_string() && *found->as_string() == expected;
-    if (found != nullptr && !same) refuse(source, key, to_json(*found), why);
-  };
-  require("peft_type", "LORA", "Tessera reads LoRA adapters");
-  require("bias", "none", "Tessera trains no biases next to adapters");
-  const Tree* const initial = config.find("init_lora_weights");
-  if (initial != nullptr && initial->as_string() &&
-      std::find(std::begin(kPlainInitial), std::end(kPlainInitial), *initial->as_string()) ==
-          std::end(kPlainInitial))
-    refuse(source, "init_lora_weights", to_json(*initial),
-           "this initialization may change the weights of the base model, too");
-  for (const auto& [name, value] : *config.as_members()) {
-    const std::string_view key = name;
-    if (std::find(std::begin(kKnown), std::end(kKnown), key) != std::end(kKnown) || is_empty(value))
-      continue;
-    const auto found = std::find_if(std::begin(kUnsupported), std::end(kUnsupported),
-                                    [&](const Unsupported& u) { return u.key == key; });
-    refuse(source, key, to_json(value),
-           found == std::end(kUnsupported) ? "Tessera does not read this setting" : found->why);
-  }
-}
-
-template <class T>
-T value_of(const Tree& config, const char* key, T otherwise, const std::string& source) {
-  const Tree* const found = config.find(key);
-  if (is_null(found)) return otherwise;
-  T value{};
-  read_value(*found, value, {source, key});
-  return value;
-}
-
-std::vector<std::string> targets_of(const Tree& config, const std::string& source) {
-  const Tree* const targets = config.find("target_modules");
-  if (is_null(targets) || is_empty(*targets))
-    throw Error("{}: has no target_modules, expected a list of names such as [q_proj, v_proj]",
-                source);
-  if (targets->as_string() != nullptr) {
-    if (*targets->as_string() == "all-linear") return {"all-linear"};
-    refuse(source, "target_modules", to_json(*targets),
-           "Tessera reads a list of names or all-linear, not a regular expression");
-  }
-  // PEFT writes one name per layer for a small model: "model.layers.3.self_attn.q_proj". Adapters
-  // are of all layers here; a layer that is not named has no tensors, which is a fault.
-  std::vector<std::string> modules;
-  for (const std::string& name :
-       value_of(config, "target_modules", std::vector<std::string>(), source)) {
-    std::string module(model::after_layer(name));
-    if (std::ranges::find(modules, module) == modules.end()) modules.push_back(std::move(module));
-  }
-  return modules;
-}
-
 // ---- The tensors on both sides
+
+// The parameters of the experts of a layer that have adapters. PEFT wraps the module of the experts
+// once for each of them, so the adapters of gates and values are those of the inner wrapper where
+// the down matrices have adapters, too.
+struct AdaptedExperts {
+  bool up = false, down = false;
+  void add(const model::AdapterModule& m) {
+    if (m.experts > 0) (is_up(m) ? up : down) = true;
+  }
+  static bool is_up(const model::AdapterModule& m) { return m.module().ends_with("gate_up_proj"); }
+
+  // Returns the name of the module in PEFT to which the adapter belongs.
+  std::string owner(const model::AdapterModule& m) const {
+    std::string module = m.module();
+    if (m.experts == 0) return module;
+    module.erase(module.rfind('.'));
+    return is_up(m) && down ? module + ".base_layer" : module;
+  }
+};
 
 // Returns the tensors of the adapters of one module, with names as in the file.
 std::vector<model::HfTensor> tensors_of(const model::AdapterModule& m,
+                                        const AdaptedExperts& experts,
                                         const AdapterSettings& settings, const Path& folder) {
   std::vector<model::HfTensor> all = adapter_tensors(m, settings, folder);
-  for (model::HfTensor& t : all) t.theirs = std::string(kPrefix) + t.theirs;
+  for (model::HfTensor& t : all)
+    t.theirs = std::string(kPrefix) + experts.owner(m) + t.theirs.substr(m.module().size());
   return all;
 }
 
 bool names(const std::string& target, const model::AdapterModule& m) {
-  return target == "all-linear" || model::names_module(target, m.module());
+  if (target == "all-linear") return m.experts == 0;
+  return model::names_module(target, m.module());
 }
 
 bool is_target(const AdapterSettings& settings, const model::AdapterModule& m) {
@@ -178,13 +74,15 @@ std::vector<std::string> unknown_targets(const AdapterSettings& settings,
     if (std::none_of(modules.begin(), modules.end(),
                      [&](const model::AdapterModule& m) { return names(target, m); }))
       faults.push_back(fmt::format(
-          "target_modules: '{}' is not a module of this model that can have adapters", target));
+          "target_modules, target_parameters: '{}' is not a module of this model, or a parameter "
+          "of experts, that can have adapters",
+          target));
   return faults;
 }
 
 // Returns the name of the base model in a folder's settings, for messages; empty if it has none.
 std::string base_of(const Path& folder) {
-  const Path path = folder / kConfigFile;
+  const Path path = folder / kPeftSettingsFile;
   const Tree config = parse_json(read_file(path), path.string());
   const Tree* const base = config.find("base_model_name_or_path");
   const bool is_given = base != nullptr && base->as_string() && !base->as_string()->empty();
@@ -229,10 +127,11 @@ const SafetensorsEntry* checked_entry(const SafetensorsFile& file, const model::
 // ---- Export
 
 // Returns the shortest names that name the modules with adapters and no other module of the model.
-std::vector<std::string> target_names(const std::vector<model::AdapterModule>& all,
+std::vector<std::string> module_names(const std::vector<model::AdapterModule>& all,
                                       const std::set<std::string>& adapted) {
   std::set<std::string> names;
   for (const std::string& module : adapted) {
+    if (model::is_of_experts(module)) continue;
     const std::string_view full = model::after_layer(module);
     std::string_view name = full.substr(full.rfind('.') + 1);
     const auto names_others = [&] {
@@ -246,8 +145,20 @@ std::vector<std::string> target_names(const std::vector<model::AdapterModule>& a
   return {names.begin(), names.end()};
 }
 
-Tree config_of(const AdapterSettings& settings, const std::vector<std::string>& targets,
-               const std::string& base, const model::ModelConfig& model) {
+std::vector<std::string> parameter_names(const std::set<std::string>& adapted) {
+  std::set<std::string> names;
+  for (const std::string& module : adapted)
+    if (model::is_of_experts(module)) names.emplace(model::after_layer(module));
+  return {names.begin(), names.end()};
+}
+
+// The names for PEFT's target_modules and target_parameters.
+struct TargetLists {
+  std::vector<std::string> modules, parameters;
+};
+
+Tree config_of(const AdapterSettings& settings, const TargetLists& targets, const std::string& base,
+               const model::ModelConfig& model) {
   const model::ModelFamily& family = model::rule_of(model.family);
   Tree t = Tree::object();
   t.set("peft_type", Tree(std::string("LORA")));
@@ -258,7 +169,8 @@ Tree config_of(const AdapterSettings& settings, const std::vector<std::string>& 
   const bool whole = settings.alpha == std::floor(settings.alpha) && settings.alpha < 1e9;
   t.set("lora_alpha", whole ? Tree(static_cast<int64_t>(settings.alpha)) : Tree(settings.alpha));
   t.set("lora_dropout", Tree(0.0));
-  t.set("target_modules", write_value(targets));
+  t.set("target_modules", write_value(targets.modules));
+  if (!targets.parameters.empty()) t.set("target_parameters", write_value(targets.parameters));
   t.set("use_rslora", Tree(settings.rslora()));
   t.set("use_dora", Tree(settings.dora()));
   t.set("bias", Tree(std::string("none")));
@@ -295,8 +207,8 @@ void require_stored(const CheckpointReader& reader, const model::HfTensor& t) {
 // Adds the adapter of a module. PEFT has one A for a matrix, so two of ours that are rows of it
 // must have equal ones. The rows of B and of magnitudes are those of each.
 void add_module(CheckpointReader& reader, const model::AdapterModule& m,
-                const AdapterSettings& settings, PeftTensors& out) {
-  for (const model::HfTensor& t : tensors_of(m, settings, reader.folder())) {
+                const AdaptedExperts& experts, const AdapterSettings& settings, PeftTensors& out) {
+  for (const model::HfTensor& t : tensors_of(m, experts, settings, reader.folder())) {
     require_stored(reader, t);
     const auto [at, is_new] = out.source.emplace(t.theirs, t.ours);
     StoredAdapters::Tensor& to = out.all[t.theirs];
@@ -315,32 +227,6 @@ void add_module(CheckpointReader& reader, const model::AdapterModule& m,
 
 }  // namespace
 
-bool is_peft_folder(const Path& folder) {
-  std::error_code error;
-  return std::filesystem::exists(folder / kConfigFile, error);
-}
-
-AdapterSettings read_peft_settings(const Path& folder) {
-  const Path path = folder / kConfigFile;
-  const std::string source = path.string();
-  if (!is_peft_folder(folder))
-    throw Error("{}: has no {}, expected a folder as written by save_pretrained of PEFT",
-                folder.string(), kConfigFile);
-  const Tree config = parse_json(read_file(path), source);
-  if (config.as_members() == nullptr) throw Error("{}: is not a JSON object", source);
-  require_supported(config, source);
-  AdapterSettings s;
-  s.rank = value_of(config, "r", int64_t{8}, source);
-  s.alpha = value_of(config, "lora_alpha", 8.0, source);
-  if (value_of(config, "use_rslora", false, source)) s.scaling = "rslora";
-  if (value_of(config, "use_dora", false, source)) s.kind = "dora";
-  s.targets = targets_of(config, source);
-  if (s.rank < 1 || !(s.alpha > 0) || !std::isfinite(s.alpha))
-    throw Error("{}: has r = {} and lora_alpha = {}, expected both above 0", source, s.rank,
-                s.alpha);
-  return s;
-}
-
 StoredAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
   StoredAdapters out;
   out.folder = folder;
@@ -352,10 +238,13 @@ StoredAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
   const SafetensorsFile file(folder / kWeightsFile);
   const std::vector<model::AdapterModule> modules = model::adapter_modules(model);
   std::vector<std::string> faults = unknown_targets(out.settings, modules);
+  AdaptedExperts experts;
+  for (const model::AdapterModule& m : modules)
+    if (is_target(out.settings, m)) experts.add(m);
   std::set<std::string> used;
   for (const model::AdapterModule& m : modules) {
     if (!is_target(out.settings, m)) continue;
-    for (const model::HfTensor& t : tensors_of(m, out.settings, folder)) {
+    for (const model::HfTensor& t : tensors_of(m, experts, out.settings, folder)) {
       used.insert(t.theirs);
       const SafetensorsEntry* const entry = checked_entry(file, t, faults);
       if (entry == nullptr) continue;
@@ -434,10 +323,16 @@ PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::st
   const std::vector<model::AdapterModule> modules = model::adapter_modules(model);
   PeftTensors tensors;
   PeftExport made;
+  const auto has_adapter = [&](const model::AdapterModule& m) {
+    return reader.find(m.ours() + std::string(model::kLoraA)) != nullptr;
+  };
+  AdaptedExperts experts;
+  for (const model::AdapterModule& m : modules)
+    if (has_adapter(m)) experts.add(m);
   std::set<std::string> adapted;
   for (const model::AdapterModule& m : modules) {
-    if (reader.find(m.ours() + std::string(model::kLoraA)) == nullptr) continue;
-    add_module(reader, m, settings, tensors);
+    if (!has_adapter(m)) continue;
+    add_module(reader, m, experts, settings, tensors);
     adapted.insert(m.module());
   }
   std::vector<SafetensorsPlan> plans;
@@ -454,8 +349,11 @@ PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::st
       std::memcpy(out, t->values.data() + first, static_cast<size_t>(count) * sizeof(float));
     };
   });
-  write_file(part.path() / kConfigFile,
-             to_json(config_of(settings, target_names(modules, adapted), base, model), 2) + "\n");
+  write_file(part.path() / kPeftSettingsFile,
+             to_json(config_of(settings, {module_names(modules, adapted), parameter_names(adapted)},
+                               base, model),
+                     2) +
+                 "\n");
   part.put();
   return made;
 }

@@ -4,6 +4,10 @@
 //   base_model.model.<module>.lora_A.weight            [rank, in]
 //   base_model.model.<module>.lora_B.weight            [out, rank]
 //   base_model.model.<module>.lora_magnitude_vector    [out], with DoRA
+//
+// The parameters of experts (target_parameters) have those of their module, <layer>.mlp.experts: A
+// [experts · rank, in] and B [out, rank · experts]. If both parameters have adapters, gate_up_proj
+// has those of <layer>.mlp.experts.base_layer.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +19,9 @@
 #include "model/model_config.h"
 
 namespace tessera::checkpoint {
+
+// The file of a PEFT folder that has the settings.
+inline constexpr const char* kPeftSettingsFile = "adapter_config.json";
 
 // Reads the settings of a PEFT folder. Throws Error for a folder without adapter_config.json, and
 // for each setting that Tessera does not compute, by its name.

@@ -115,7 +115,8 @@ void require_no_adapters(const CheckpointReader& base) {
 std::vector<model::HfTensor> adapter_tensors(const model::AdapterModule& m,
                                              const AdapterSettings& settings, const Path& folder) {
   const int64_t rank = settings.rank;
-  const int64_t most = std::min(m.a(1).shape.elements(), m.b(1).shape.elements());
+  const int64_t matrices = std::max<int64_t>(m.experts, 1);
+  const int64_t most = std::min(m.a(1).shape.elements(), m.b(1).shape.elements()) / matrices;
   if (rank > most)
     throw Error(
         "{}: the rank is {}, expected at most {}, the smaller side of {} in this model. Use the "

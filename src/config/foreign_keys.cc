@@ -281,6 +281,8 @@ constexpr ForeignKey kKeys[] = {
     {"lora_alpha", "Hugging Face PEFT, axolotl", "lora.alpha"},
     {"lora_target_modules", kAxolotl, "lora.targets"},
     {"target_modules", kPeft, "lora.targets"},
+    {"lora_target_parameters", kAxolotl, "lora.targets"},
+    {"target_parameters", kPeft, "lora.targets"},
     {"use_rslora", kPeft, "lora.scaling", "use `lora.scaling: rslora`"},
     {"peft_use_rslora", kAxolotl, "lora.scaling", "use `lora.scaling: rslora`"},
     {"use_dora", kPeft, "lora.kind", "use `lora.kind: dora`"},

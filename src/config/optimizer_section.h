@@ -155,9 +155,11 @@ struct LoraSection {
     visit("rank", self.rank, "train only LoRA adapters, of this rank; 0: no adapters", at_least(0));
     visit("alpha", self.alpha, "adapters are scaled by alpha / rank (see lora.scaling)",
           between(1e-9, 1e9));
-    visit("targets", self.targets,
-          "weights with an adapter: names of modules as in PEFT, such as q_proj or all-linear, or "
-          "patterns such as *.attn.*; none: all linear layers of each layer");
+    visit(
+        "targets", self.targets,
+        "weights with an adapter: names of modules or of parameters of experts as in PEFT, such as "
+        "q_proj, all-linear or experts.down_proj, or patterns such as *.attn.*; none: all linear "
+        "layers of each layer");
     visit("kind", self.kind,
           "dora: the norm of each output's weights is trained separately from their direction");
     visit("scaling", self.scaling, "rank: alpha / rank; rslora: alpha / sqrt(rank)");

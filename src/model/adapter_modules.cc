@@ -1,6 +1,8 @@
-// Finds the matrices that adapters can change by the GEMMs of the model's forward, and their names
-// on the other side by hf_tensors(). An adapter's A has the input dimensions of the weight, and its
-// B the output dimensions, so their tensors follow from the description of the weight.
+// Finds the matrices that adapters can change by the GEMMs and experts of the model's forward, and
+// their names on the other side by hf_tensors(). An adapter's A has the input dimensions of the
+// weight, and its B the output dimensions, so their tensors follow from the description of the
+// weight. Files of most families have a tensor per expert and matrix, but PEFT's adapters are those
+// of the parameters that transformers makes of them.
 #include "model/adapter_modules.h"
 
 #include <algorithm>
@@ -19,10 +21,10 @@ std::string without_weight(std::string_view name) {
   return std::string(name);
 }
 
-// The weight of an adaptable GEMM, and how many of its dimensions are outputs.
+// An adaptable weight, and how many of its dimensions are not inputs.
 struct Adaptable {
   const Value* weight = nullptr;
-  int64_t outputs = 1;
+  int64_t outputs = 1, experts = 0;
 };
 
 std::map<std::string, Adaptable> adaptable_weights(const Graph& g) {
@@ -32,8 +34,76 @@ std::map<std::string, Adaptable> adaptable_weights(const Graph& g) {
       if (is_adaptable(g, op)) {
         const Value& w = g[op.inputs[Matmul::kW]];
         found[w.name] = {&w, w.shape.rank() - op.as<Matmul>().contract};
+      } else if (const Experts* const a = op.if_as<Experts>()) {
+        for (const Experts::In slot : {Experts::kUp, Experts::kDown}) {
+          const Value& w = g[op.inputs[slot]];
+          found[w.name] = {&w, w.shape.rank() - 1, a->experts};
+        }
       }
   return found;
+}
+
+constexpr std::string_view kExperts = ".experts.", kGateUp = "gate_up_proj", kDown = "down_proj";
+
+// Returns the whole of a matrix of experts on both sides, from the tensor of one expert in a file.
+// transformers' gates come first, then the values; gpt-oss has the two in turns.
+HfTensor whole_of_experts(const ModelConfig& m, const HfTensor& one) {
+  const Shape& shape = one.shape;
+  const bool up = shape.rank() == 4, in_turns = m.family == Family::kGptOss;
+  const int64_t E = shape[0];
+  HfTensor t;
+  t.ours = one.ours;
+  const std::string_view layer = after_layer(one.theirs);
+  t.theirs = one.theirs.substr(0, one.theirs.size() - layer.size());
+  t.theirs += "mlp" + std::string(kExperts) + std::string(up ? kGateUp : kDown);
+  t.shape = shape;
+  t.begin.assign(static_cast<size_t>(shape.rank()), 0);
+  if (!up && in_turns) {
+    t.view = t.their_shape = {E, shape[2], shape[1]};
+    t.axes = {0, 2, 1};
+  } else if (!up) {
+    t.view = t.their_shape = shape;
+    t.axes = {0, 1, 2};
+  } else if (in_turns) {
+    t.view = {E, shape[3], shape[1], 2};
+    t.their_shape = {E, shape[3], 2 * shape[1]};
+    t.axes = {0, 2, 3, 1};
+  } else {
+    t.view = {E, 2, shape[1], shape[3]};
+    t.their_shape = {E, 2 * shape[1], shape[3]};
+    t.axes = {0, 2, 1, 3};
+  }
+  return t;
+}
+
+HfTensor a_of_experts(const HfTensor& w, int64_t rank) {
+  const int64_t E = w.shape[0], in = w.shape[-1];
+  HfTensor t;
+  t.shape = t.view = {E, rank, in};
+  t.their_shape = {E * rank, in};
+  t.axes = {0, 1, 2};
+  t.begin = {0, 0, 0};
+  return t;
+}
+
+// Their view is [out…, rank, E], with the outputs in the order of the matrix.
+HfTensor b_of_experts(const HfTensor& w, int64_t rank) {
+  const int64_t E = w.shape[0];
+  HfTensor t;
+  if (w.shape.rank() == 3) {
+    t.shape = {E, w.shape[1], rank};
+    t.view = {w.shape[1], rank, E};
+    t.axes = {2, 0, 1};
+  } else {
+    const int64_t M = w.shape[1];
+    const bool gates_first = w.axes[1] > w.axes[2];
+    t.shape = {E, M, 2, rank};
+    t.view = gates_first ? Shape{2, M, rank, E} : Shape{M, 2, rank, E};
+    t.axes = gates_first ? std::vector<int>{3, 1, 0, 2} : std::vector<int>{3, 0, 1, 2};
+  }
+  t.their_shape = {t.shape.elements() / E / rank, rank * E};
+  t.begin.assign(static_cast<size_t>(t.shape.rank()), 0);
+  return t;
 }
 
 // Returns the part of a packed weight that the tensor is, or the whole of another weight.
@@ -80,6 +150,12 @@ void add_rank(HfTensor& t, int64_t rank, bool first) {
   t.axes.insert(first ? t.axes.begin() : t.axes.end(), first ? 0 : static_cast<int>(t.axes.size()));
 }
 
+HfTensor named(HfTensor t, std::string ours, std::string theirs) {
+  t.ours = std::move(ours);
+  t.theirs = std::move(theirs);
+  return t;
+}
+
 }  // namespace
 
 bool is_adaptable(const Graph& graph, const Op& op) {
@@ -99,8 +175,9 @@ std::string AdapterModule::module() const { return without_weight(tensor.theirs)
 
 HfTensor AdapterModule::a(int64_t rank) const {
   const int out = static_cast<int>(outputs);
-  HfTensor t = sides(tensor, out, tensor.shape.rank(), ours() + std::string(kLoraA),
-                     module() + ".lora_A.weight");
+  const std::string own = ours() + std::string(kLoraA), other = module() + ".lora_A.weight";
+  if (experts > 0) return named(a_of_experts(tensor, rank), own, other);
+  HfTensor t = sides(tensor, out, tensor.shape.rank(), own, other);
   t.their_shape = {rank, t.view.elements()};
   add_rank(t, rank, true);
   return t;
@@ -109,9 +186,9 @@ HfTensor AdapterModule::a(int64_t rank) const {
 // A part of a packed weight has a B of its own, so it begins at 0. Rows of a fused tensor of theirs
 // are rows of its B.
 HfTensor AdapterModule::b(int64_t rank) const {
-  HfTensor t = magnitude();
-  t.ours = ours() + std::string(kLoraB);
-  t.theirs = module() + ".lora_B.weight";
+  const std::string own = ours() + std::string(kLoraB), other = module() + ".lora_B.weight";
+  if (experts > 0) return named(b_of_experts(tensor, rank), own, other);
+  HfTensor t = named(magnitude(), own, other);
   t.their_shape = {t.their_shape.elements(), rank};
   add_rank(t, rank, false);
   return t;
@@ -140,7 +217,14 @@ std::vector<AdapterModule> adapter_modules(const ModelConfig& model) {
     const auto found = weights.find(without_layer(t.ours));
     if (found == weights.end()) continue;
     AdapterModule m;
-    m.part = part_of(*found->second.weight, t);
+    m.experts = found->second.experts;
+    if (m.experts > 0) {
+      // The tensors of all experts are one after another.
+      if (!modules.empty() && modules.back().tensor.ours == t.ours) continue;
+      t = whole_of_experts(model, t);
+    }
+    // Gates and values of experts have one adapter, as in PEFT.
+    m.part = m.experts > 0 ? WeightPart{"", 0, 0, t.shape[0]} : part_of(*found->second.weight, t);
     m.outputs = found->second.outputs;
     m.tensor = std::move(t);
     modules.push_back(std::move(m));
@@ -168,10 +252,13 @@ std::string without_layer(std::string_view name) {
   return out.erase(end, dot - end);
 }
 
+bool is_of_experts(std::string_view module) { return module.find(kExperts) != module.npos; }
+
 bool names_module(std::string_view target, std::string_view module) {
   if (!module.ends_with(target)) return false;
   module.remove_suffix(target.size());
-  return module.empty() || module.back() == '.';
+  if (module.empty()) return true;
+  return module.back() == '.' && !module.ends_with(kExperts);
 }
 
 }  // namespace tessera::model

@@ -1,5 +1,7 @@
 // The matrices of a model that adapters can change, with the names of their Hugging Face modules:
-// the names that PEFT's target_modules and files use.
+// the names that PEFT's target_modules and files use. The experts of a layer are not modules in
+// transformers but two parameters with one matrix per expert, which PEFT's target_parameters name:
+// "mlp.experts.gate_up_proj" and "mlp.experts.down_proj". Here each of them is a module, too.
 #pragma once
 
 #include <string>
@@ -13,19 +15,24 @@
 namespace tessera::model {
 
 // Returns true for GEMMs that can have an adapter: those with a weight, except a router's, whose
-// output is f32.
+// output is f32. The op of experts can have adapters, too.
 bool is_adaptable(const Graph& graph, const Op& op);
 
-// A matrix of one layer: a weight of a GEMM, or one part of a packed weight.
+// A matrix of one layer: a weight of a GEMM, or one part of a packed weight; or the up or down
+// matrices of all experts of a layer, [E, outputs…, inputs].
 struct AdapterModule {
   HfTensor tensor;             // the weight on both sides; `ours` is "layer3.attn.qkv.weight"
   WeightPart part;             // part of a packed weight; else all of it, without a name
-  int64_t outputs = 1;         // number of leading dimensions of our weight that are its outputs
+  int64_t outputs = 1;         // number of leading dimensions of our weight that are not its inputs
+  int64_t experts = 0;         // number of experts whose matrices it is; 0: one matrix
   std::string ours() const;    // "layer3.attn.qkv.q": the adapter's weights are named after it
   std::string module() const;  // "model.layers.3.self_attn.q_proj"
 
   // Return the adapter's weights on both sides: A [rank, in], B [out, rank], and DoRA's magnitudes
-  // [out]. `tensor` describes how the dimensions of ours follow from theirs.
+  // [out]. `tensor` describes how the dimensions of ours follow from theirs. Of experts, our A and
+  // B have one matrix each per expert, and theirs are the matrices [E · rank, in], with the rows of
+  // an expert one after another, and [out, rank · E], with the columns of an expert at distances of
+  // E.
   HfTensor a(int64_t rank) const;
   HfTensor b(int64_t rank) const;
   HfTensor magnitude() const;
@@ -49,8 +56,12 @@ std::string_view after_layer(std::string_view name);
 // "layer.mlp.up.weight". Modules of multi-token prediction keep theirs: "mtp0.mlp.up.weight".
 std::string without_layer(std::string_view name);
 
+// Returns true for the name of a parameter of experts: "model.layers.3.mlp.experts.down_proj".
+bool is_of_experts(std::string_view module);
+
 // Returns true if PEFT's target_modules entry `target` names the module: it is equal to its name or
-// to the last components of it.
+// to the last components of it. A parameter of experts is named with its module: `down_proj` alone
+// is that of an MLP.
 bool names_module(std::string_view target, std::string_view module);
 
 }  // namespace tessera::model

@@ -108,6 +108,22 @@ std::optional<LeastDevices> least_devices(const compile::CompileRequest& request
 
 namespace {
 
+// Returns the bytes of the sums of experts and their adapters, and of the gradients of these sums.
+int64_t bytes_of_adapted(const Op& op, ValueSpan values) {
+  const ExpertsGrad* const gradient = op.if_as<ExpertsGrad>();
+  const ExpertAdapters& adapters = gradient ? gradient->adapters : op.as<Experts>().adapters;
+  const bool trained = gradient && !gradient->frozen;
+  int64_t bytes = 0;
+  const auto add = [&](bool adapted, ValueId w) {
+    const Value& v = values[w];
+    if (adapted)
+      bytes += v.shape.elements() * (size_of(v.dtype) + (trained ? size_of(DType::kF32) : 0));
+  };
+  add(adapters.up, op.inputs[Experts::kUp]);
+  add(adapters.down, op.inputs[Experts::kDown]);
+  return bytes;
+}
+
 // Returns the bytes of the f32 sums of the tokens and of the rows that are processed at once.
 int64_t workspace_of_experts(const Op& op, ValueSpan values) {
   const Value &x = values[op.inputs[0]], &choice = values[op.inputs[1]];
@@ -116,7 +132,8 @@ int64_t workspace_of_experts(const Op& op, ValueSpan values) {
   const int64_t sums = type == f32 ? 0 : x.shape.elements() * f32;
   const int64_t row = 4 * up[1] * type + up[3] * f32;  // pairs, h, dh, out
   const int64_t rows = choice.shape.elements() + (tile - 1) * up[0];
-  return sums + std::min(rows * row, std::max(kExpertsBytes, tile * row));
+  return sums + std::min(rows * row, std::max(kExpertsBytes, tile * row)) +
+         bytes_of_adapted(op, values);
 }
 
 int64_t workspace(const Op& op, ValueSpan values) {

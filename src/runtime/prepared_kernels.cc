@@ -159,6 +159,25 @@ ExpertsShape experts_shape(const Op& op, ValueSpan values) {
   return s;
 }
 
+std::optional<kernels::AdaptedExpertsShape> adapted_experts_shape(const Op& op, ValueSpan values) {
+  const auto shape_of = [&]<class A>(const A& a) -> std::optional<kernels::AdaptedExpertsShape> {
+    if (!a.adapters.any()) return std::nullopt;
+    const auto rank = [&](typename A::In slot) {
+      const ValueId v = input(op, slot);
+      return v == kNone ? 0 : values[v].shape[1];
+    };
+    kernels::AdaptedExpertsShape s;
+    s.experts = experts_shape(op, values);
+    s.up_rank = rank(A::kUpA);
+    s.down_rank = rank(A::kDownA);
+    s.scale = static_cast<float>(a.adapters.scale);
+    if constexpr (std::is_same_v<A, ExpertsGrad>) s.trained = !a.frozen;
+    return s;
+  };
+  if (const Experts* const a = op.if_as<Experts>()) return shape_of(*a);
+  return shape_of(op.as<ExpertsGrad>());
+}
+
 const kernels::GpuAttention* PreparedKernels::attention(const Op& op, ValueSpan values) {
   const std::optional<kernels::AttentionShape> shape = attention_shape(op, values);
   if (!shape) return nullptr;
@@ -175,6 +194,13 @@ const kernels::LmHead& PreparedKernels::head(const LinearCrossEntropyShape& shap
 
 const kernels::Experts& PreparedKernels::experts(const ExpertsShape& shape) {
   return *experts_.get(shape, [&] { return backend_->experts(shape); });
+}
+
+const kernels::PreparedKernel& PreparedKernels::experts(const Op& op, ValueSpan values) {
+  const auto adapted = adapted_experts_shape(op, values);
+  if (!adapted) return experts(experts_shape(op, values));
+  return *adapted_experts_.get(
+      *adapted, [&] { return std::make_unique<kernels::AdaptedExperts>(*adapted, *backend_); });
 }
 
 const kernels::OrthogonalMatrices& PreparedKernels::orthogonal(const Op& op, ValueSpan values) {
@@ -200,7 +226,7 @@ const kernels::PreparedKernel* PreparedKernels::prepared_whole(const Op& op, Val
     case Prepared::kAttention:
       return attention(op, values);
     case Prepared::kExperts:
-      return &experts(experts_shape(op, values));
+      return &experts(op, values);
     case Prepared::kNewtonSchulz:
       return &orthogonal(op, values);
     case Prepared::kNothing:

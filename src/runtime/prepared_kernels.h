@@ -9,6 +9,7 @@
 
 #include "ir/program.h"
 #include "ir/target.h"
+#include "kernels/adapted_experts.h"
 #include "kernels/backend.h"
 #include "kernels/newton_schulz.h"
 
@@ -59,6 +60,7 @@ class PreparedKernels {
   Target target();
 
  private:
+  const kernels::PreparedKernel& experts(const Op& op, ValueSpan values);
   const kernels::OrthogonalMatrices& orthogonal(const Op& op, ValueSpan values);
   const kernels::GpuAttention* attention(const Op& op, ValueSpan values);
   const kernels::PreparedKernel* prepared_whole(const Op& op, ValueSpan values);
@@ -68,6 +70,7 @@ class PreparedKernels {
   ShapeCache<kernels::MatmulShape, kernels::Gemm> products_;
   ShapeCache<kernels::LinearCrossEntropyShape, kernels::LmHead> heads_;
   ShapeCache<kernels::ExpertsShape, kernels::Experts> experts_;
+  ShapeCache<kernels::AdaptedExpertsShape, kernels::AdaptedExperts> adapted_experts_;
   ShapeCache<kernels::AttentionShape, kernels::GpuAttention> attention_;
   ShapeCache<kernels::NewtonSchulzShape, kernels::OrthogonalMatrices> orthogonal_;
 };
@@ -76,6 +79,8 @@ class PreparedKernels {
 kernels::MatmulShape product_shape(const Op& op, ValueSpan values);
 kernels::LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values);
 kernels::ExpertsShape experts_shape(const Op& op, ValueSpan values);
+// Returns the shape of experts with adapters; nothing if they have none.
+std::optional<kernels::AdaptedExpertsShape> adapted_experts_shape(const Op& op, ValueSpan values);
 // Returns the shape of an op with Prepared::kAttention, or nothing if it cannot be prepared: it has
 // dropout or a bias, or an empty dimension.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values);

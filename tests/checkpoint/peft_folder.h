@@ -17,6 +17,7 @@ namespace tessera::checkpoint {
 // The adapters that a test writes, and their settings.
 struct PeftFolder {
   std::vector<std::string> targets = {"q_proj", "v_proj"};
+  std::vector<std::string> parameters = {};  // of experts
   int64_t rank = 2;
   double alpha = 8;
   bool dora = false, rslora = false;
@@ -26,24 +27,37 @@ struct PeftFolder {
 };
 
 inline std::string peft_config(const PeftFolder& f) {
-  std::string targets;
-  for (const std::string& t : f.targets)
-    targets += fmt::format("{}\"{}\"", targets.empty() ? "" : ", ", t);
+  const auto list = [](const std::vector<std::string>& names) {
+    std::string all;
+    for (const std::string& t : names) all += fmt::format("{}\"{}\"", all.empty() ? "" : ", ", t);
+    return all;
+  };
   return fmt::format(
       R"({{"peft_type": "LORA", "base_model_name_or_path": "{}", "r": {}, "lora_alpha": {}, )"
-      R"("target_modules": [{}], "use_dora": {}, "use_rslora": {}, "bias": "none"}})",
-      f.base, f.rank, f.alpha, targets, f.dora, f.rslora);
+      R"("target_modules": [{}], "target_parameters": [{}], "use_dora": {}, "use_rslora": {}, )"
+      R"("bias": "none"}})",
+      f.base, f.rank, f.alpha, list(f.targets), list(f.parameters), f.dora, f.rslora);
+}
+
+// PEFT nests one wrapper of the experts in the other if both parameters have adapters.
+inline std::string owner_in_peft(const model::AdapterModule& m, const PeftFolder& f) {
+  if (m.experts == 0) return m.module();
+  const bool inner = f.parameters.size() == 2 && m.module().ends_with("gate_up_proj");
+  return m.module().substr(0, m.module().rfind('.')) + (inner ? ".base_layer" : "");
 }
 
 inline void write_peft(const Path& folder, const model::ModelConfig& model, const PeftFolder& f) {
   std::map<std::string, Shape> shapes;
   for (const model::AdapterModule& m : model::adapter_modules(model)) {
-    if (std::none_of(f.targets.begin(), f.targets.end(),
+    const std::vector<std::string>& named = m.experts > 0 ? f.parameters : f.targets;
+    if (std::none_of(named.begin(), named.end(),
                      [&](const std::string& t) { return model::names_module(t, m.module()); }))
       continue;
     std::vector<model::HfTensor> tensors = {m.a(f.rank), m.b(f.rank)};
     if (f.dora) tensors.push_back(m.magnitude());
-    for (const model::HfTensor& t : tensors) shapes["base_model.model." + t.theirs] = t.their_shape;
+    for (const model::HfTensor& t : tensors)
+      shapes["base_model.model." + owner_in_peft(m, f) + t.theirs.substr(m.module().size())] =
+          t.their_shape;
   }
   std::vector<SafetensorsPlan> plans;
   for (const auto& [name, shape] : shapes) plans.push_back({name, f.dtype, shape});

@@ -48,6 +48,18 @@ TEST(Peft, SettingsAreRead) {
   EXPECT_TRUE(other.dora());
 }
 
+// PEFT names a parameter by the last components of its name.
+TEST(Peft, ParametersOfExpertsAreTargets) {
+  EXPECT_EQ(settings_of(R"("target_modules": ["q_proj"], "target_parameters":
+                            ["mlp.experts.gate_up_proj", "down_proj",
+                             "model.layers.0.mlp.experts.gate_up_proj"])")
+                .targets,
+            (std::vector<std::string>{"q_proj", "mlp.experts.gate_up_proj", "experts.down_proj"}));
+  EXPECT_EQ(
+      settings_of(R"("target_modules": [], "target_parameters": ["experts.down_proj"])").targets,
+      std::vector<std::string>{"experts.down_proj"});
+}
+
 TEST(Peft, WhatIsNotComputedIsRejectedByItsName) {
   for (const char* given : {R"("peft_type": "IA3")", R"("bias": "all")", R"("lora_bias": true)",
                             R"("modules_to_save": ["lm_head"])", R"("rank_pattern": {"q_proj": 4})",

@@ -202,5 +202,77 @@ TEST_F(AdaptersProgram, WhatIsNotAnAdapterIsRejectedWithWhatIs) {
   EXPECT_NE(r.err.find("b/adapter_model.safetensors"), std::string::npos) << r.err;
 }
 
+// Adapters of experts: over a base model, merged, trained, continued in another layout and
+// exported.
+TEST_F(AdaptersProgram, OfExpertsAreUsedAsThoseOfModules) {
+  put("experts.yaml",
+      "model: { family: mixtral, layers: 2, hidden: 64, heads: 4, kv_heads: 2, feed_forward: 96,\n"
+      "         experts: 4, context: 64, vocabulary: 257, vocabulary_multiple: 1, init_std: 0.1 }\n"
+      "data: { tokenizer: t.json, train: [d], sequence_length: 32 }\n"
+      "batch: { global: 2, micro: 1 }\n"
+      "schedule: { kind: constant, steps: 2, warmup_steps: 0 }\n"
+      "optimizer: { learning_rate: 0.01, epsilon: 1.0e-4 }\n"
+      "precision: fp32\n"
+      "run: { directory: ebase, seed: 1, threads: 1 }\n");
+  good("train experts.yaml");
+  good("checkpoint export ebase --to ehf");
+  const auto over_experts = [&](const std::string& name, const checkpoint::PeftFolder& f) {
+    const checkpoint::CheckpointReader base(folder_ / "ehf");
+    checkpoint::write_peft(folder_ / name, checkpoint::stored_model(base), f);
+    good(fmt::format("checkpoint import --from ehf --adapter {} --out {}-copy", name, name));
+  };
+  over_experts("e", {.parameters = {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}});
+  over_experts("f", {.targets = {}, .parameters = {"mlp.experts.down_proj"}, .rank = 5});
+  const auto loss = [](const std::string& result) {
+    return *number_in(*parse_json(result, "result").find("loss"));
+  };
+  Results all = results(eval("ehf d --adapter e --adapter f --adapter none"));
+  for (const std::string name : {"e", "f"}) {
+    EXPECT_EQ(all.of[name], results(eval(name + "-copy d")).of[""]);
+    EXPECT_NE(all.of[name], all.of["none"]);
+    // The file that PEFT reads is the one that was imported.
+    good(fmt::format("checkpoint export {0}-copy --adapter --to {0}-back", name));
+    EXPECT_TRUE(get(name + "/adapter_model.safetensors") ==
+                get(name + "-back/adapter_model.safetensors"));
+    good(fmt::format("checkpoint merge {0}-copy --out {0}-merged", name));
+    const double one = loss(all.of[name].at(0));
+    EXPECT_NEAR(loss(results(eval(name + "-merged d")).of[""].at(0)), one, 1e-6 * one);
+    for (const auto& [n, layout] :
+         {std::pair{2, "tensor=2"}, {2, "data=2,expert=2"}, {4, "data=2,expert=2,pipeline=2"}})
+      EXPECT_NEAR(loss(results(eval("ehf d --adapter " + name + " --layout " + layout), ranks(n))
+                           .of[name]
+                           .at(0)),
+                  one, 1e-5 * one)
+          << layout;
+  }
+  // Training from the folder, stopped and continued in another layout, gives the same adapters.
+  const std::string tune =
+      "train experts.yaml checkpoint.from=ebase checkpoint.load=weights lora.from=e "
+      "checkpoint.every_steps=2 ";
+  good(tune + "run.directory=whole schedule.steps=4");
+  good(tune +
+           "run.directory=parts schedule.steps=4 layout.data=2 layout.expert=2 layout.zero=2 "
+           "run.stop_after_steps=2",
+       ranks(2));
+  good(tune + "run.directory=parts schedule.steps=4 layout.tensor=2", ranks(2));
+  all = results(eval("ebase d --adapter whole --adapter parts --adapter e"));
+  const double tuned = loss(all.of["whole"].at(0));
+  EXPECT_NEAR(loss(all.of["parts"].at(0)), tuned, 1e-5 * tuned);
+  EXPECT_LT(tuned, loss(all.of["e"].at(0)));
+  const std::string text =
+      " --prompt 'the quick' --max-tokens 8 --temperature 0 --threads 1 --json";
+  EXPECT_EQ(good("generate ebase --adapter parts" + text), good("generate parts" + text));
+}
+
+TEST_F(AdaptersProgram, OfExpertsAreRejectedWhereTheyAreNotComputed) {
+  const std::string run =
+      "train run.yaml model.family=mixtral model.experts=4 run.directory=none lora.rank=2 ";
+  fails(run + "lora.kind=dora lora.targets=[mlp.experts.down_proj]", 1,
+        {"lora.kind = dora", "layer.mlp.experts.down.weight", "lora.kind: lora"});
+  fails(run + "lora.targets=[down_proj]", 1, {"lora.targets", "mlp.experts.down_proj"});
+  fails(run + "lora.rank=65 lora.targets=[experts.gate_up_proj]", 1,
+        {"lora.rank = 65 is more than layer.mlp.experts.up.weight", "at most 64"});
+}
+
 }  // namespace
 }  // namespace tessera::cli

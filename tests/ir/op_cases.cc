@@ -117,6 +117,10 @@ std::vector<Case> experts() {
   const Shape z = {2, 4, 4}, chosen = {2, 4, 2}, s = {2, 4, 16};
   const In choice = ids(chosen), up = weight({4, 6, 2, 16}), down = weight({4, 16, 6});
   const double one = 2.0 * 16 * 6 * 16;  // GEMM of 16 rows with one of the three matrices
+  // Adapters of rank 3, and the GEMMs B A of all experts.
+  const In up_a = weight({4, 3, 16}), up_b = weight({4, 6, 2, 3}), down_a = weight({4, 3, 6}),
+           down_b = weight({4, 16, 3});
+  const double up_change = 2.0 * 4 * 12 * 16 * 3, down_change = 2.0 * 4 * 16 * 6 * 3;
   return {
       {"route", Route{.chosen = 2}, {x(z)}, {x(chosen), choice, x(z)}},
       {"route with a bias and groups",
@@ -175,6 +179,32 @@ std::vector<Case> experts() {
        {x(s), choice, x(chosen), up, down, x(s), x({2, 4, 2, 6, 2}), weight({4, 6, 2})},
        {x(s), x(chosen), x({4, 6, 2, 16}), x({4, 16, 6}), x({4, 6, 2})},
        6 * one},
+      {"experts with adapters",
+       Experts{.experts = 4, .adapters = {true, true, 0.5}},
+       {x(s), choice, x(chosen), up, down, up_a, up_b, down_a, down_b},
+       {x(s)},
+       3 * one + up_change + down_change},
+      {"experts that save with an adapter of up",
+       Experts{.experts = 4, .saves = true, .adapters = {true, false, 2}},
+       {x(s), choice, x(chosen), up, down, up_a, up_b},
+       {x(s), x({2, 4, 2, 6, 2})},
+       3 * one + up_change},
+      {"experts_grad of adapters",
+       ExpertsGrad{.experts = 4, .adapters = {true, true, 0.5}},
+       {x(s), choice, x(chosen), up, down, x(s), up_a, up_b, down_a, down_b},
+       {x(s), x(chosen), x({4, 3, 16}), x({4, 6, 2, 3}), x({4, 3, 6}), x({4, 16, 3})},
+       8 * one + 3 * (up_change + down_change)},
+      {"experts_grad of an adapter of down, with biases and saved pairs",
+       ExpertsGrad{.experts = 4, .saved = true, .biased = true, .adapters = {false, true, 0.5}},
+       {x(s), choice, x(chosen), up, down, x(s), x({2, 4, 2, 6, 2}), weight({4, 6, 2}), down_a,
+        down_b},
+       {x(s), x(chosen), x({4, 3, 6}), x({4, 16, 3})},
+       4 * one + 3 * down_change},
+      {"experts_grad of frozen adapters",
+       ExpertsGrad{.experts = 4, .saved = true, .frozen = true, .adapters = {true, false, 0.5}},
+       {x(s), choice, x(chosen), up, down, x(s), x({2, 4, 2, 6, 2}), up_a, up_b},
+       {x(s), x(chosen)},
+       3 * one + up_change},
       {"expert_bias",
        ExpertBias{.experts = 4},
        {choice, x(chosen), weight({4, 16}, kHalf)},

@@ -49,6 +49,10 @@ TEST(AdapterModules, AreNamedByTheirLastComponents) {
   EXPECT_TRUE(names_module("q_proj", "model.layers.0.self_attn.q_proj"));
   EXPECT_TRUE(names_module("self_attn.q_proj", "model.layers.0.self_attn.q_proj"));
   EXPECT_FALSE(names_module("proj", "model.layers.0.self_attn.q_proj"));
+  EXPECT_TRUE(names_module("mlp.experts.down_proj", "model.layers.0.mlp.experts.down_proj"));
+  EXPECT_TRUE(names_module("experts.down_proj", "model.layers.0.mlp.experts.down_proj"));
+  EXPECT_FALSE(names_module("down_proj", "model.layers.0.mlp.experts.down_proj"));
+  EXPECT_TRUE(names_module("down_proj", "model.layers.0.mlp.shared_experts.down_proj"));
   EXPECT_EQ(after_layer("model.layers.12.mlp.up_proj"), "mlp.up_proj");
   EXPECT_EQ(without_layer("layer12.mlp.up.weight"), "layer.mlp.up.weight");
   EXPECT_EQ(without_layer("embed.weight"), "embed.weight");
@@ -78,6 +82,57 @@ TEST(AdapterModules, OfGpt2HaveTheOutputsFirst) {
   EXPECT_EQ(a.b(3).their_shape, Shape({24, 3}));
   EXPECT_EQ(a.b(3).view, Shape({3, 4, 2, 3}));  // q, k, v; heads; width; rank
   EXPECT_EQ(a.b(3).axes, (std::vector<int>{1, 0, 2, 3}));
+}
+
+ModelConfig small_experts(Family family) {
+  ModelConfig m = small(family);
+  m.kv_heads = 2;
+  m.experts = 3;
+  m.experts_per_token = 2;
+  m.expert_feed_forward = 5;
+  return m;
+}
+
+// Files have a tensor per expert; PEFT's adapters are those of two parameters per layer.
+TEST(AdapterModules, OfExpertsAreTwoForEachLayer) {
+  for (const Family family : {Family::kMixtral, Family::kQwen3Moe, Family::kGptOss}) {
+    std::vector<std::string> modules;
+    for (const AdapterModule& a : adapter_modules(small_experts(family)))
+      if (a.experts > 0) modules.push_back(a.module() + " " + a.ours());
+    EXPECT_EQ(modules, (std::vector<std::string>{
+                           "model.layers.0.mlp.experts.gate_up_proj layer0.mlp.experts.up",
+                           "model.layers.0.mlp.experts.down_proj layer0.mlp.experts.down",
+                           "model.layers.1.mlp.experts.gate_up_proj layer1.mlp.experts.up",
+                           "model.layers.1.mlp.experts.down_proj layer1.mlp.experts.down"}));
+  }
+}
+
+// Element (e, i, p, r) of our B is row p · I + i, or 2i + p in gpt-oss, and column r · E + e of
+// PEFT's, as ParamWrapper reads it.
+TEST(AdapterModules, OfExpertsHaveTheOrderOfPeft) {
+  constexpr int64_t kE = 3, kI = 5, kRank = 2;
+  for (const Family family : {Family::kQwen3Moe, Family::kGptOss})
+    for (const AdapterModule& m : adapter_modules(small_experts(family))) {
+      if (m.experts == 0) continue;
+      const bool up = m.ours().ends_with("up");
+      const HfTensor a = m.a(kRank), b = m.b(kRank);
+      EXPECT_EQ(a.shape, Shape({kE, kRank, up ? 8 : kI}));
+      EXPECT_EQ(a.their_shape, Shape({kE * kRank, up ? 8 : kI}));
+      EXPECT_EQ(a.axes, (std::vector<int>{0, 1, 2}));
+      const int64_t rows = up ? 2 * kI : 8;
+      EXPECT_EQ(b.their_shape, Shape({rows, kRank * kE}));
+      ASSERT_EQ(b.part(), b.shape);
+      // The stride of each of our dimensions in their matrix.
+      const int64_t columns = kRank * kE;
+      std::vector<int64_t> strides;
+      for (const int axis : b.axes) strides.push_back(b.view.product(axis + 1, b.view.rank()));
+      if (!up)
+        EXPECT_EQ(strides, (std::vector<int64_t>{1, columns, kE}));
+      else if (family == Family::kGptOss)
+        EXPECT_EQ(strides, (std::vector<int64_t>{1, 2 * columns, columns, kE}));
+      else
+        EXPECT_EQ(strides, (std::vector<int64_t>{1, columns, kI * columns, kE}));
+    }
 }
 
 }  // namespace

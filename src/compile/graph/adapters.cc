@@ -8,6 +8,10 @@
 // same as the model without adapters. A and B are divided over tensor ranks along the same
 // dimension as W: A if W is divided by inputs, B and m if W is divided by outputs.
 //
+// The matrices of experts [E, outputs…, inputs] get A [E, r, in] and B [E, outputs…, r]. Their op
+// computes with the sum W + s B A (ir/ops/experts.h). They have adapters only if a target names
+// them, as in PEFT, where they are parameters and not modules.
+//
 // A packed weight holds several matrices of the published model, such as q, k and v. Each of them
 // has an adapter of its own, or none, as it has in PEFT.
 #include <algorithm>
@@ -48,8 +52,8 @@ class TargetNames {
   // parts. `matrix` is the name of the weight without its suffix, followed by that of the part.
   bool is_target(const AdapterPolicy& policy, const std::string& weight,
                  const std::string& matrix) const {
-    return policy.targets.empty() ||
-           std::any_of(policy.targets.begin(), policy.targets.end(),
+    if (policy.targets.empty()) return !is_of_experts(matrix);
+    return std::any_of(policy.targets.begin(), policy.targets.end(),
                        [&](const std::string& t) { return names(t, weight, matrix); });
   }
 
@@ -63,7 +67,8 @@ class TargetNames {
       known.push_back(weight);
       for (const std::string& matrix : matrices)
         for (const std::string& module : modules_of(matrix))
-          short_names.insert(module.substr(module.rfind('.') + 1));
+          short_names.insert(model::is_of_experts(module) ? module
+                                                          : module.substr(module.rfind('.') + 1));
     }
     known.insert(known.end(), short_names.begin(), short_names.end());
     known.emplace_back(kAllLinear);
@@ -78,14 +83,18 @@ class TargetNames {
   }
 
  private:
+  bool is_of_experts(const std::string& matrix) const {
+    const std::set<std::string> modules = modules_of(matrix);
+    return !modules.empty() && model::is_of_experts(*modules.begin());
+  }
   std::set<std::string> modules_of(const std::string& matrix) const {
     const auto found = modules_.find(matrix);
     return found == modules_.end() ? std::set<std::string>() : found->second;
   }
   bool names(const std::string& target, const std::string& weight,
              const std::string& matrix) const {
-    if (target == kAllLinear || matches(target, weight) ||
-        matches(target, matrix + std::string(kWeightSuffix)))
+    if (target == kAllLinear) return !is_of_experts(matrix);
+    if (matches(target, weight) || matches(target, matrix + std::string(kWeightSuffix)))
       return true;
     const std::set<std::string> modules = modules_of(matrix);
     return std::any_of(modules.begin(), modules.end(), [&](const std::string& module) {
@@ -110,6 +119,36 @@ std::vector<Matrix> matrices_of(const Value& weight) {
     all.push_back({part.name.empty() ? name : name + "." + part.name, part});
   return all;
 }
+
+// Throws Error if the rank exceeds the smaller side of a matrix: a larger rank adds no expressive
+// power, and A and B would have more elements than W.
+void check_rank(const AdapterPolicy& policy, const std::string& matrix, int64_t rows,
+                int64_t columns) {
+  const int64_t most = std::min(rows, columns);
+  if (policy.rank > most)
+    throw Error(
+        "lora.rank = {} is more than {}{} [{}, {}] can have. Expected at most {}, or "
+        "lora.targets without it.",
+        policy.rank, matrix, kWeightSuffix, rows, columns, most);
+}
+
+// Adds a weight of an adapter of `weight`, which no rank has a part of.
+ValueId add_weight(Graph& g, const Value& weight, std::string name, Shape shape, Initial initial,
+                   bool decays) {
+  Value v = weight;
+  v.name = std::move(name);
+  v.shape = std::move(shape);
+  v.initial = initial;
+  v.decays = decays;
+  v.frozen = false;
+  v.parts.clear();
+  v.sharding = Sharding();
+  return g.values.push_back(std::move(v));
+}
+
+// The standard deviation of A is that of PyTorch's default, uniform in ±1/sqrt(in), whose variance
+// is 1/(3 in).
+Initial initial_a(int64_t inputs) { return {1 / std::sqrt(real_product(3, inputs)), 0}; }
 
 // Rewrites a GEMM. Values are named after the matrix that they belong to.
 class Adapting {
@@ -162,45 +201,24 @@ class Adapting {
     return dims;
   }
 
-  // Throws Error if the rank exceeds the smaller side of the matrix: a larger rank adds no
-  // expressive power, and A and B would have more elements than W.
-  void check_rank(const Matrix& m) const {
-    const int64_t rows = Shape(outputs(m)).elements();
-    const int64_t columns = weight().shape.product(out_, weight().shape.rank());
-    const int64_t most = std::min(rows, columns);
-    if (policy_.rank > most)
-      throw Error(
-          "lora.rank = {} is more than {}{} [{}, {}] can have. Expected at most {}, or "
-          "lora.targets without it.",
-          policy_.rank, m.name, kWeightSuffix, rows, columns, most);
-  }
-
   // Adds a weight of an adapter, divided along `divided` (-1: not divided).
   ValueId add(const Matrix& m, std::string_view suffix, Shape shape, Initial initial, bool decays,
               int divided) {
-    Value v = weight();
-    v.name = m.name + std::string(suffix);
-    v.shape = std::move(shape);
-    v.initial = initial;
-    v.decays = decays;
-    v.frozen = false;
-    v.parts.clear();
-    v.sharding = Sharding();
-    if (divided >= 0) v.sharding.place[AxisKind::kTensor] = static_cast<int8_t>(divided);
-    return g_.values.push_back(std::move(v));
+    const ValueId v =
+        add_weight(g_, weight(), m.name + std::string(suffix), std::move(shape), initial, decays);
+    if (divided >= 0) g_[v].sharding.place[AxisKind::kTensor] = static_cast<int8_t>(divided);
+    return v;
   }
 
   Weights add_weights(const Matrix& m) {
-    check_rank(m);
     const std::vector<int64_t>& all = weight().shape.dims();
     std::vector<int64_t> in(all.begin() + out_, all.end()), out = outputs(m);
+    check_rank(policy_, m.name, Shape(out).elements(), Shape(in).elements());
     const int by = divided(), of_outputs = by < out_ ? by : -1;
-    // The standard deviation is that of PyTorch's default, uniform in ±1/sqrt(in), whose variance
-    // is 1/(3 in).
-    const double std = 1 / std::sqrt(real_product(3, Shape(in).elements()));
+    const Initial initial = initial_a(Shape(in).elements());
     Weights w;
     in.insert(in.begin(), policy_.rank);
-    w.a = add(m, model::kLoraA, Shape(in), {std, 0}, true, by >= out_ ? by - out_ + 1 : -1);
+    w.a = add(m, model::kLoraA, Shape(in), initial, true, by >= out_ ? by - out_ + 1 : -1);
     if (policy_.kind == AdapterKind::kDora)
       // A run computes the norms of the rows of W when it has loaded W.
       w.magnitude = add(m, model::kLoraMagnitude, Shape(out), {0, 1}, false, of_outputs);
@@ -238,34 +256,101 @@ class Adapting {
   int contract_, out_;
 };
 
+// Adds adapters to matrices of an op of experts.
+class AdaptingExperts {
+ public:
+  AdaptingExperts(Graph& g, const AdapterPolicy& policy) : g_(g), policy_(policy) {}
+
+  Op run(Op op, bool up, bool down) {
+    if (policy_.kind == AdapterKind::kDora)
+      throw Error(
+          "lora.kind = dora, but lora.targets names {}, whose experts have no magnitudes: PEFT has "
+          "none for parameters either. Use lora.kind: lora, or lora.targets without it.",
+          g_[op.inputs[up ? Experts::kUp : Experts::kDown]].name);
+    op.as<Experts>().adapters = {up, down, policy_.scale()};
+    if (up) add(op, op.inputs[Experts::kUp]);
+    if (down) add(op, op.inputs[Experts::kDown]);
+    return op;
+  }
+
+ private:
+  void add(Op& op, ValueId of) {
+    const Value w = g_[of];
+    const std::string name = without_suffix(w.name);
+    const int input = w.shape.rank() - 1;
+    const int64_t inputs = w.shape[input], experts = w.shape[0];
+    check_rank(policy_, name, w.shape.product(1, input), inputs);
+    std::vector<int64_t> outputs = w.shape.dims();
+    outputs.back() = policy_.rank;
+    const ValueId a = add_weight(g_, w, name + std::string(model::kLoraA),
+                                 {experts, policy_.rank, inputs}, initial_a(inputs), true);
+    const ValueId b =
+        add_weight(g_, w, name + std::string(model::kLoraB), Shape(outputs), {0, 0}, true);
+    const int8_t by = w.sharding.place[AxisKind::kTensor];
+    constexpr int8_t kInputsOfA = 2;
+    if (by == input) g_[a].sharding.place[AxisKind::kTensor] = kInputsOfA;
+    if (by >= 0 && by < input) g_[b].sharding.place[AxisKind::kTensor] = by;
+    for (const ValueId v : {a, b})
+      g_[v].sharding.place[AxisKind::kExpert] = w.sharding.place[AxisKind::kExpert];
+    op.inputs.insert(op.inputs.end(), {a, b});
+  }
+
+  Graph& g_;
+  const AdapterPolicy& policy_;
+};
+
+// The matrices of the weights that the model has, by weight, and the chosen ones of each weight.
+class Choice {
+ public:
+  Choice(const AdapterPolicy& policy, const model::ModelConfig& model)
+      : policy_(policy), targets_(model) {}
+
+  // Returns the matrices of the weight that are to have adapters.
+  std::vector<Matrix> of(const Value& weight) {
+    std::vector<Matrix> chosen;
+    std::vector<std::string>& names = weights_[weight.name];
+    for (Matrix& m : matrices_of(weight)) {
+      if (std::find(names.begin(), names.end(), m.name) == names.end()) names.push_back(m.name);
+      if (targets_.is_target(policy_, weight.name, m.name)) chosen.push_back(std::move(m));
+    }
+    return chosen;
+  }
+  // Throws Error if a target names none of the weights that were asked for.
+  void require() const { targets_.require(policy_, weights_); }
+
+ private:
+  const AdapterPolicy& policy_;
+  TargetNames targets_;
+  std::map<std::string, std::vector<std::string>> weights_;
+};
+
 }  // namespace
 
 void add_adapters(Graph& g, const AdapterPolicy& policy, const model::ModelConfig& model) {
   if (policy.rank == 0) return;
   for (Value& v : g.values)
     if (v.role == Role::kWeight) v.frozen = true;
-  const TargetNames targets(model);
-  std::map<std::string, std::vector<std::string>> weights;
+  Choice choice(policy, model);
   for (Block& block : g.blocks) {
     std::vector<Op> old;
     old.swap(block.forward);
     for (Op& op : old) {
-      std::vector<Matrix> chosen;
-      if (model::is_adaptable(g, op)) {
-        const Value weight = g[op.inputs[Matmul::kW]];
-        std::vector<std::string>& names = weights[weight.name];
-        for (Matrix& m : matrices_of(weight)) {
-          if (std::find(names.begin(), names.end(), m.name) == names.end()) names.push_back(m.name);
-          if (targets.is_target(policy, weight.name, m.name)) chosen.push_back(std::move(m));
-        }
+      if (op.is<Experts>()) {
+        Value up = g[op.inputs[Experts::kUp]], down = g[op.inputs[Experts::kDown]];
+        up.parts.clear();  // gates and values have one adapter, as in PEFT
+        const bool adapts_up = !choice.of(up).empty(), adapts_down = !choice.of(down).empty();
+        if (adapts_up || adapts_down)
+          op = AdaptingExperts(g, policy).run(std::move(op), adapts_up, adapts_down);
       }
+      std::vector<Matrix> chosen;
+      if (model::is_adaptable(g, op)) chosen = choice.of(Value(g[op.inputs[Matmul::kW]]));
       if (chosen.empty())
         block.forward.push_back(std::move(op));
       else
         Adapting(g, block, op, policy).run(block, chosen);
     }
   }
-  targets.require(policy, weights);
+  choice.require();
 }
 
 }  // namespace tessera::compile

@@ -5,22 +5,32 @@
 // exact in any layout. Matrices that the tensor ranks do not divide are in a group of their own
 // (groups.cc), which these ranks do not add. Every one of the ranks then has all matrices of the
 // layer and iterates on them, and updates its own range.
+#include <algorithm>
+
 #include "base/error.h"
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
+#include "ir/operands.h"
 #include "ir/signature.h"
 #include "ir/state/member_ranges.h"
 
 namespace tessera::compile {
 namespace {
 
+// Returns true for a matrix of the experts, or of an adapter of theirs.
+bool is_of_experts(const Op& op, ValueId weight) {
+  if (!op.is<Experts>()) return false;
+  constexpr Experts::In kMatrices[] = {Experts::kUp,  Experts::kDown,  Experts::kUpA,
+                                       Experts::kUpB, Experts::kDownA, Experts::kDownB};
+  return std::any_of(std::begin(kMatrices), std::end(kMatrices),
+                     [&](Experts::In slot) { return input(op, slot) == weight; });
+}
+
 // Returns the number of matrices that a weight holds: one per expert, otherwise one.
 int64_t matrices_of(const Lowering& low, ValueId weight) {
   for (const Block& b : low.graph.blocks)
     for (const Op& op : b.forward)
-      if (op.is<Experts>() &&
-          (op.inputs[Experts::kUp] == weight || op.inputs[Experts::kDown] == weight))
-        return low.graph[weight].shape[0];
+      if (is_of_experts(op, weight)) return low.graph[weight].shape[0];
   return 1;
 }
 

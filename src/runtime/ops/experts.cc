@@ -1,5 +1,5 @@
-// Bindings of the experts and their gradient to prepared kernels.
-#include "kernels/experts.h"
+// Bindings of the experts and their gradient to prepared kernels, with adapters or without.
+#include "kernels/adapted_experts.h"
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
@@ -19,11 +19,40 @@ kernels::ExpertsOperands operands(const BoundOp& b) {
   return o;
 }
 
+// Returns the operands of an adapter; empty ones if the op has none.
+template <class A>
+kernels::ExpertAdapterOperands adapter(const BoundOp& b, typename A::In a, typename A::In of_b) {
+  kernels::ExpertAdapterOperands o;
+  o.a = b.in(a).data;
+  o.b = b.in(of_b).data;
+  return o;
+}
+
+kernels::ExpertAdapterOperands adapter_gradient(const BoundOp& b, kernels::ExpertAdapterOperands o,
+                                                ExpertsGrad::Out a, ExpertsGrad::Out of_b) {
+  o.d_a = b.out(a).data;
+  o.d_b = b.out(of_b).data;
+  o.fresh_a = b.is_fresh(a);
+  o.fresh_b = b.is_fresh(of_b);
+  return o;
+}
+
+template <class A>
+void run_kernel(const BoundOp& b, const kernels::ExpertsOperands& o,
+                const kernels::ExpertAdapterOperands& up,
+                const kernels::ExpertAdapterOperands& down) {
+  if (b.op->as<A>().adapters.any())
+    static_cast<const kernels::AdaptedExperts*>(b.prepared)->run(b.launch, o, up, down);
+  else
+    static_cast<const kernels::Experts*>(b.prepared)->run(b.launch, o);
+}
+
 void run(const BoundOp& b) {
   kernels::ExpertsOperands o = operands<Experts>(b);
   o.pairs = b.out(Experts::kPairs).data;
   o.y = b.out(Experts::kY).data;
-  static_cast<const kernels::Experts*>(b.prepared)->run(b.launch, o);
+  run_kernel<Experts>(b, o, adapter<Experts>(b, Experts::kUpA, Experts::kUpB),
+                      adapter<Experts>(b, Experts::kDownA, Experts::kDownB));
 }
 
 void run_grad(const BoundOp& b) {
@@ -38,7 +67,13 @@ void run_grad(const BoundOp& b) {
   o.fresh_up = b.is_fresh(ExpertsGrad::kDUp);
   o.fresh_down = b.is_fresh(ExpertsGrad::kDDown);
   o.fresh_up_bias = b.is_fresh(ExpertsGrad::kDUpBias);
-  static_cast<const kernels::Experts*>(b.prepared)->run(b.launch, o);
+  const auto of = [&](ExpertsGrad::In a, ExpertsGrad::In of_b, ExpertsGrad::Out d_a,
+                      ExpertsGrad::Out d_b) {
+    return adapter_gradient(b, adapter<ExpertsGrad>(b, a, of_b), d_a, d_b);
+  };
+  run_kernel<ExpertsGrad>(
+      b, o, of(ExpertsGrad::kUpA, ExpertsGrad::kUpB, ExpertsGrad::kDUpA, ExpertsGrad::kDUpB),
+      of(ExpertsGrad::kDownA, ExpertsGrad::kDownB, ExpertsGrad::kDDownA, ExpertsGrad::kDDownB));
 }
 
 int64_t workspace(const BoundOp& b) { return b.prepared->workspace_bytes(); }
