@@ -73,10 +73,13 @@ std::vector<std::string> unknown_targets(const AdapterSettings& settings,
   for (const std::string& target : settings.targets)
     if (std::none_of(modules.begin(), modules.end(),
                      [&](const model::AdapterModule& m) { return names(target, m); }))
-      faults.push_back(fmt::format(
-          "target_modules, target_parameters: '{}' is not a module of this model, or a parameter "
-          "of experts, that can have adapters",
-          target));
+      faults.push_back(
+          target.find("experts.") != target.npos
+              ? fmt::format("target_parameters: '{}' is not a parameter of this model's experts",
+                            target)
+              : fmt::format(
+                    "target_modules: '{}' is not a module of this model that can have adapters",
+                    target));
   return faults;
 }
 

@@ -1,5 +1,5 @@
-// Reads adapter_config.json of a PEFT folder: the settings that Tessera computes. Others are rejected
-// by name.
+// Reads adapter_config.json of a PEFT folder: the settings that Tessera computes. Others are
+// rejected by name.
 #include <algorithm>
 #include <cmath>
 
@@ -145,8 +145,8 @@ std::vector<std::string> parameters_in(const Tree& config, const std::string& so
   std::vector<std::string> parameters;
   for (const std::string& name : names_in(config, "target_parameters", source)) {
     const std::string_view own = model::after_layer(name);
-    add_name(parameters, own.find('.') == own.npos ? "experts." + std::string(own)
-                                                   : std::string(own));
+    add_name(parameters,
+             own.find('.') == own.npos ? "experts." + std::string(own) : std::string(own));
   }
   return parameters;
 }

@@ -87,8 +87,8 @@ const void* AdaptedExperts::merge(const Launch& l, const Matrix& m, const void* 
   return sum.data;
 }
 
-// The sum of the matrix and its adapter is no longer needed, so its bytes are reused for the gradient
-// in the dtype of the GEMMs.
+// The sum of the matrix and its adapter is no longer needed, so its bytes are reused for the
+// gradient in the dtype of the GEMMs.
 void AdaptedExperts::add_gradients(const Launch& l, const Matrix& m,
                                    const ExpertAdapterOperands& adapter) const {
   if (!m.adapted()) return;

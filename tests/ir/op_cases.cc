@@ -117,7 +117,8 @@ std::vector<Case> experts() {
   const Shape z = {2, 4, 4}, chosen = {2, 4, 2}, s = {2, 4, 16};
   const In choice = ids(chosen), up = weight({4, 6, 2, 16}), down = weight({4, 16, 6});
   const double one = 2.0 * 16 * 6 * 16;  // GEMM of 16 rows with one of the three matrices
-  // Adapters of rank 3, and the GEMMs B A of all experts.
+  // Adapters of rank 3 of matrices that are not trained, and the GEMMs B A of all experts.
+  const In constant_up = known({4, 6, 2, 16}), constant_down = known({4, 16, 6});
   const In up_a = weight({4, 3, 16}), up_b = weight({4, 6, 2, 3}), down_a = weight({4, 3, 6}),
            down_b = weight({4, 16, 3});
   const double up_change = 2.0 * 4 * 12 * 16 * 3, down_change = 2.0 * 4 * 16 * 6 * 3;
@@ -181,12 +182,12 @@ std::vector<Case> experts() {
        6 * one},
       {"experts with adapters",
        Experts{.experts = 4, .adapters = {true, true, 0.5}},
-       {x(s), choice, x(chosen), up, down, up_a, up_b, down_a, down_b},
+       {x(s), choice, x(chosen), constant_up, constant_down, up_a, up_b, down_a, down_b},
        {x(s)},
        3 * one + up_change + down_change},
       {"experts that save with an adapter of up",
        Experts{.experts = 4, .saves = true, .adapters = {true, false, 2}},
-       {x(s), choice, x(chosen), up, down, up_a, up_b},
+       {x(s), choice, x(chosen), constant_up, constant_down, up_a, up_b},
        {x(s), x({2, 4, 2, 6, 2})},
        3 * one + up_change},
       {"experts_grad of adapters",
