@@ -67,28 +67,36 @@ struct GpuMatmul::Plan {
 
   Plan(const MatmulShape& shape, const GpuBlas& blas) : s(shape) {
     choose(blas);
-    CHECK(s.a == s.b && !s.packed_b && s.batch == 1, "a product that CUDA does not make");
+    CHECK(s.a == s.b && !s.packed_b, "a product that CUDA does not make");
     if (s.fp8_a != Fp8::kNone) gpu::check_fp8_product(s);
     if (s.lda == 0) s.lda = s.transpose_a ? s.m : s.k;
     if (s.ldb == 0) s.ldb = s.transpose_b ? s.k : s.n;
     if (s.ldc == 0) s.ldc = s.n;
+    if (s.stride_a == 0) s.stride_a = s.lda * (s.transpose_a ? s.k : s.m);
+    if (s.stride_b == 0) s.stride_b = s.ldb * (s.transpose_b ? s.n : s.k);
+    if (s.stride_c == 0) s.stride_c = s.ldc * s.m;
   }
   void run(const void* a, const void* b, void* c, bool add) const {
+    for (int64_t z = 0; z < s.batch; ++z)
+      run_one(Source(a, s.a) + z * s.stride_a, Source(b, s.b) + z * s.stride_b,
+              Sink(c, s.c) + z * s.stride_c, add);
+  }
+  void run_one(Source a, Source b, Sink c, bool add) const {
     const bool backwards = (add == s.accumulate ? algorithm : fresh)[0] != 0;
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < s.n; ++j) {
         float sum = 0;
         for (int64_t n = 0; n < s.k; ++n) {
           const int64_t k = backwards ? s.k - 1 - n : n;
-          sum += Source(a, s.a)[s.transpose_a ? k * s.lda + i : i * s.lda + k] *
-                 Source(b, s.b)[s.transpose_b ? j * s.ldb + k : k * s.ldb + j];
+          sum += a[s.transpose_a ? k * s.lda + i : i * s.lda + k] *
+                 b[s.transpose_b ? j * s.ldb + k : k * s.ldb + j];
         }
         write_sum(c, i * s.ldc + j, sum, add);
       }
   }
-  void write_sum(void* c, int64_t at, float sum, bool add) const {
-    const float before = add ? Source(c, s.c)[at] : 0.0f;
-    Sink(c, s.c).set(at, before + s.alpha * sum);
+  void write_sum(Sink c, int64_t at, float sum, bool add) const {
+    const float before = add ? Source(c)[at] : 0.0f;
+    c.set(at, before + s.alpha * sum);
   }
   // Of codes with k contiguous.
   void run_codes(const gpu::Fp8Operands::Codes& x, void* c, bool add) const {
@@ -97,7 +105,7 @@ struct GpuMatmul::Plan {
         float sum = 0;
         for (int64_t k = 0; k < s.k; ++k)
           sum += number_of(x.a[i * s.k + k], s.fp8_a) * number_of(x.b[j * s.k + k], s.fp8_b);
-        write_sum(c, i * s.ldc + j, sum * *x.factor_a * *x.factor_b, add);
+        write_sum({c, s.c}, i * s.ldc + j, sum * *x.factor_a * *x.factor_b, add);
       }
   }
   int64_t codes_bytes() const { return s.fp8_a == Fp8::kNone ? 0 : gpu::Fp8Operands(s).bytes(); }
