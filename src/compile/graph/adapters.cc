@@ -132,7 +132,7 @@ void check_rank(const AdapterPolicy& policy, const std::string& matrix, int64_t 
         policy.rank, matrix, kWeightSuffix, rows, columns, most);
 }
 
-// Adds a weight of an adapter of `weight`, which no rank has a part of.
+// Adds a weight of an adapter of `weight`, not divided among ranks.
 ValueId add_weight(Graph& g, const Value& weight, std::string name, Shape shape, Initial initial,
                    bool decays) {
   Value v = weight;
@@ -264,8 +264,8 @@ class AdaptingExperts {
   Op run(Op op, bool up, bool down) {
     if (policy_.kind == AdapterKind::kDora)
       throw Error(
-          "lora.kind = dora, but lora.targets names {}, whose experts have no magnitudes: PEFT has "
-          "none for parameters either. Use lora.kind: lora, or lora.targets without it.",
+          "lora.kind = dora is not supported for experts ({}), as in PEFT. Use lora.kind: lora, or "
+          "remove the experts from lora.targets.",
           g_[op.inputs[up ? Experts::kUp : Experts::kDown]].name);
     op.as<Experts>().adapters = {up, down, policy_.scale()};
     if (up) add(op, op.inputs[Experts::kUp]);
