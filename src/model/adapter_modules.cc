@@ -106,12 +106,16 @@ HfTensor b_of_experts(const HfTensor& w, int64_t rank) {
   return t;
 }
 
-// Returns the part of a packed weight that the tensor is, or the whole of another weight.
+// Returns the part of a packed weight that the tensor is, or the whole of another weight. Layers of
+// different widths have weights of one name, so the size of the whole is that of the tensor.
 WeightPart part_of(const Value& weight, const HfTensor& t) {
-  for (const WeightPart& p : weight.parts)
-    if (t.begin[p.dim] == p.first && t.part()[static_cast<int>(p.dim)] == p.count) return p;
-  CHECK(weight.parts.empty(), "{} is not a part of {}", t.theirs, weight.name);
-  return parts_of(weight).front();
+  if (weight.parts.empty()) return {"", 0, 0, t.shape[0]};
+  const auto part =
+      std::find_if(weight.parts.begin(), weight.parts.end(), [&](const WeightPart& p) {
+        return t.begin[p.dim] == p.first && t.part()[static_cast<int>(p.dim)] == p.count;
+      });
+  CHECK(part != weight.parts.end(), "{} is not a part of {}", t.theirs, weight.name);
+  return *part;
 }
 
 // Returns those dimensions [from, to) of the tensor's part that an adapter's matrix has, on both

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "model/presets.h"
@@ -73,6 +74,22 @@ TEST(AdapterModules, DescribeTheirMatrices) {
     return;
   }
   FAIL() << "no k_proj";
+}
+
+// Layers of two widths have weights of one name, whose sizes differ.
+TEST(AdapterModules, OfWideLayersHaveTheirWidth) {
+  for (const int64_t wide : {0, 1}) {
+    ModelConfig m = small(Family::kNeox);
+    m.wide_layers = {wide};
+    m.wide_feed_forward = 20;
+    std::map<std::string, int64_t> outputs;
+    for (const AdapterModule& a : adapter_modules(m)) {
+      outputs[a.ours()] = a.part.count;
+      EXPECT_EQ(a.b(3).shape[0], a.part.count) << a.ours();
+    }
+    EXPECT_EQ(outputs.at(wide == 0 ? "layer0.mlp.up" : "layer1.mlp.up"), 20);
+    EXPECT_EQ(outputs.at(wide == 0 ? "layer1.mlp.up" : "layer0.mlp.up"), 12);
+  }
 }
 
 // GPT-2's weight is transposed in transformers, but its adapters are not.

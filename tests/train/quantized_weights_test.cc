@@ -83,14 +83,9 @@ TEST(QuantizedWeights, AreThoseOfTheInitialWeights) {
   EXPECT_EQ(quantized, 2 * 4);  // of each layer: attn.qkv, attn.out, mlp.up, mlp.down
 }
 
-class EveryFamilyQuantized : public testing::TestWithParam<model::Family> {};
-INSTANTIATE_TEST_SUITE_P(QuantizedWeights, EveryFamilyQuantized,
-                         testing::ValuesIn(quantizable_families()));
-
 // A run on quantized weights has the losses of one that starts from its checkpoint with dequantized
 // weights. Only adapters are trained.
-TEST_P(EveryFamilyQuantized, TrainAsDequantizedWeights) {
-  config::RunConfig c = quantized(GetParam());
+void expect_training_of_dequantized(config::RunConfig c) {
   checkpoint::TemporaryFolder folder;
   const auto world = comm::self_world();
   const auto small = trainer_of(c, *world);
@@ -112,6 +107,25 @@ TEST_P(EveryFamilyQuantized, TrainAsDequantizedWeights) {
   if (c.model.experts > 0) return;  // experts are not quantized
   EXPECT_LT(compile::memory_plan(small->program()).weights,
             compile::memory_plan(large->program()).weights / 2);
+}
+
+class EveryFamilyQuantized : public testing::TestWithParam<model::Family> {};
+INSTANTIATE_TEST_SUITE_P(QuantizedWeights, EveryFamilyQuantized,
+                         testing::ValuesIn(quantizable_families()));
+
+TEST_P(EveryFamilyQuantized, TrainAsDequantizedWeights) {
+  expect_training_of_dequantized(quantized(GetParam()));
+}
+
+TEST(QuantizedWeights, OfLayersOfTwoWidths) {
+  for (const model::Family family :
+       {model::Family::kNeox, model::Family::kGpt2, model::Family::kLlama})
+    for (const int64_t layer : {0, 1}) {
+      config::RunConfig c = quantized(family);
+      c.model.wide_layers = {layer};
+      c.model.wide_feed_forward = 384;
+      expect_training_of_dequantized(c);
+    }
 }
 
 // DoRA's magnitudes start as the norms of the dequantized weights, so that the first step computes
