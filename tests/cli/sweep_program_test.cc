@@ -63,7 +63,14 @@ TEST_F(SweepProgram, HalvesTheTrialsAndWritesTheBestRun) {
   EXPECT_EQ(run("train run-sweep/best.yaml run.stop_after_steps=2").code, 0);
   // A stopped trial has no checkpoints left, the best one has that of its last step.
   EXPECT_TRUE(std::filesystem::exists(sweep.trials.front().directory / "checkpoints/32"));
-  EXPECT_FALSE(std::filesystem::exists(sweep.trials.back().directory / "checkpoints"));
+  const Path stopped = sweep.trials.back().directory;
+  EXPECT_FALSE(std::filesystem::exists(stopped / "checkpoints"));
+  const ProgramResult none =
+      run(fmt::format("generate {} --prompt fox --max-tokens 1", stopped.string()));
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("this trial has no checkpoint. `tessera sweep` removes"),
+            std::string::npos)
+      << none.err;
 }
 
 // No step is repeated: a trial that continues at a rung has the loss of a run without a stop.
