@@ -35,7 +35,9 @@ TEST_F(ChatData, PreferencesWithAQuestionAndASystemMessage) {
       "\n"
       R"({"system":"","question":"Say ho","chosen":"ho","rejected":"no","id":2})"
       "\n");
-  const std::string options = " run.yaml objective.kind=dpo data.instructions=[orca.jsonl]";
+  const std::string options =
+      " run.yaml objective.kind=dpo data.instructions=[orca.jsonl] data.sequence_length=128 "
+      "model.context=128";
   const ProgramResult shown = good("data explain" + options + " --step 1");
   expect_in(shown.out, "2 pairs in 2 rows");
   expect_in(shown.out, "keys not read: id");
