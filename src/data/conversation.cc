@@ -29,7 +29,7 @@ constexpr std::array kRoles{
 constexpr std::array kTrainKeys{"train", "training", "weight"};
 
 // Keys that are the prompt, or a part of it, in data of other forms.
-constexpr std::array kPromptKeys{"system", "system_prompt", "input", "query", "context"};
+constexpr std::array kPromptKeys{"input", "query", "context", "system", "system_prompt"};
 
 const char* kind_of(const Tree& value) {
   constexpr std::array kKinds{"null",   "a truth value", "an integer", "a number",

@@ -307,6 +307,11 @@ TEST_F(PreferencesTest, APromptUnderAnotherKeyIsNotDropped) {
                 .find("p.jsonl:1: the object has 'system' next to 'chosen' and 'rejected', but no "
                       "'prompt'. Add it"),
             std::string::npos);
+  // The prompt is named before the system message that belongs to it.
+  EXPECT_NE(
+      message(spec("{\"system\":\"s\",\"query\":\"q\",\"chosen\":\"c\",\"rejected\":\"d\"}\n"))
+          .find("p.jsonl:1: the object has 'query' next to"),
+      std::string::npos);
   InstructionSpec named = spec("{\"input\":\"p\",\"chosen\":\"c\",\"rejected\":\"d\"}\n");
   named.chat.names.keys = {{"prompt", "input"}};
   EXPECT_EQ(shown(PreferenceData(named, PreferenceUse::kPairs, tokenizer_), 0, 0), "p[c|");
