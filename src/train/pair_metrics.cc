@@ -1,5 +1,5 @@
 // Computes losses of pairs on the host, by the function that the kernels use.
-#include "train/pair_metrics.h"
+#include "runtime/ops/loss_views.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include "base/real.h"
 #include "ir/ops/preference.h"
 #include "ir/state.h"
-#include "runtime/ops/preference_form.h"
+#include "runtime/ops/loss_views.h"
 
 namespace tessera::train {
 namespace {
