@@ -1,5 +1,5 @@
 // Computes losses of pairs on the host, by the function that the kernels use.
-#include "runtime/ops/loss_views.h"
+#include "train/pair_metrics.h"
 
 #include <algorithm>
 #include <array>
