@@ -130,9 +130,9 @@ const SafetensorsEntry* checked_entry(const SafetensorsFile& file, const model::
 
 // ---- Export
 
-// In models with experts, PEFT takes a target module with one of these names for all experts, even
+// In models with experts, PEFT reads a target module with one of these names as all experts, even
 // if it is that of a dense or shared MLP. So their weights are given as target parameters.
-bool is_taken_for_experts(const std::vector<model::AdapterModule>& all, std::string_view module) {
+bool is_read_as_experts(const std::vector<model::AdapterModule>& all, std::string_view module) {
   constexpr std::string_view kNames[] = {"gate_proj", "up_proj", "down_proj"};
   const std::string_view name = module.substr(module.rfind('.') + 1);
   return !model::is_of_experts(module) && std::ranges::find(kNames, name) != std::end(kNames) &&
@@ -144,7 +144,7 @@ std::vector<std::string> module_names(const std::vector<model::AdapterModule>& a
                                       const std::set<std::string>& adapted) {
   std::set<std::string> names;
   for (const std::string& module : adapted) {
-    if (model::is_of_experts(module) || is_taken_for_experts(all, module)) continue;
+    if (model::is_of_experts(module) || is_read_as_experts(all, module)) continue;
     const std::string_view full = model::after_layer(module);
     std::string_view name = full.substr(full.rfind('.') + 1);
     const auto names_others = [&] {
@@ -164,7 +164,7 @@ std::vector<std::string> parameter_names(const std::vector<model::AdapterModule>
   for (const std::string& module : adapted) {
     const std::string name(model::after_layer(module));
     if (model::is_of_experts(module)) names.insert(name);
-    if (is_taken_for_experts(all, module)) names.insert(name + ".weight");
+    if (is_read_as_experts(all, module)) names.insert(name + ".weight");
   }
   return {names.begin(), names.end()};
 }
@@ -352,10 +352,10 @@ PeftExport export_peft(CheckpointReader reader, const Path& folder, const std::s
   std::set<std::string> adapted;
   for (const model::AdapterModule& m : modules) {
     if (!has_adapter(m)) continue;
-    if (settings.dora() && is_taken_for_experts(modules, m.module()))
+    if (settings.dora() && is_read_as_experts(modules, m.module()))
       throw Error(
-          "{}: has a DoRA adapter of {}. PEFT takes modules of this name in a model with experts "
-          "for the experts, which cannot have DoRA. Merge the adapters (`tessera checkpoint "
+          "{}: has a DoRA adapter of {}. PEFT reads modules of this name in a model with experts "
+          "as the experts, which cannot have DoRA. Merge the adapters (`tessera checkpoint "
           "merge`) "
           "and export the result.",
           reader.folder().string(), m.module());

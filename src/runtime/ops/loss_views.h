@@ -1,5 +1,4 @@
-// What several ops of losses share: the attributes and columns of logits in the form that kernels
-// read.
+// The attributes of losses and their columns of logits in the form that kernels read.
 #pragma once
 
 #include "ir/ops/preference.h"
