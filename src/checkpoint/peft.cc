@@ -128,6 +128,22 @@ const SafetensorsEntry* checked_entry(const SafetensorsFile& file, const model::
   return nullptr;
 }
 
+// Adds adapters of a module of multi-token prediction, which transformers' models do not have. They
+// change nothing at first: B is zero, and A is that of the last layer.
+void add_initial(const model::AdapterModule& m, const std::vector<model::HfTensor>& tensors,
+                 int64_t layers, StoredAdapters& out) {
+  const std::string name = m.ours();
+  const auto last = out.tensors.find(
+      fmt::format("layer{}{}{}", layers - 1, name.substr(name.find('.')), model::kLoraA));
+  for (const model::HfTensor& t : tensors) {
+    StoredAdapters::Tensor& to = out.tensors[t.ours];
+    to = {t.shape, std::vector<float>(t.shape.elements())};
+    if (t.ours.ends_with(model::kLoraA) && last != out.tensors.end() &&
+        last->second.shape == t.shape)
+      to.values = last->second.values;
+  }
+}
+
 // ---- Export
 
 // In models with experts, PEFT reads a target module with one of these names as all experts, even
@@ -262,9 +278,10 @@ StoredAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
   for (const model::AdapterModule& m : modules) {
     if (!is_target(out.settings, m)) continue;
     const std::vector<model::HfTensor> tensors = tensors_of(m, experts, out.settings, folder);
-    // transformers' models have no modules of multi-token prediction, so their adapters may be
-    // missing.
-    if (model::is_of_prediction(m.tensor.ours) && !has_any(file, tensors)) continue;
+    if (model::is_of_prediction(m.tensor.ours) && !has_any(file, tensors) && !out.settings.dora()) {
+      add_initial(m, tensors, model.layers, out);
+      continue;
+    }
     for (const model::HfTensor& t : tensors) {
       used.insert(t.theirs);
       const SafetensorsEntry* const entry = checked_entry(file, t, faults);

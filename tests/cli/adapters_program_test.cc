@@ -284,10 +284,10 @@ TEST_F(AdaptersProgram, OfExpertsAreUsedAsThoseOfModules) {
 // multi-token prediction, so a folder may be without their adapters.
 TEST_F(AdaptersProgram, OfMlpsNextToExpertsAreTargetParameters) {
   const std::string model =
-      "train run.yaml model.family=deepseek_v3 model.experts=4 model.experts_per_token=2 "
-      "model.expert_feed_forward=24 model.shared_feed_forward=16 model.dense_layers=[0] "
-      "model.latent.key_value_rank=16 model.latent.nope_width=8 model.latent.rope_width=4 "
-      "model.latent.value_width=8 model.mtp_depth=1 run.directory=";
+      "train run.yaml model.family=deepseek_v3 model.kv_heads=4 model.experts=4 "
+      "model.experts_per_token=2 model.expert_feed_forward=24 model.shared_feed_forward=16 "
+      "model.dense_layers=[0] model.latent.key_value_rank=16 model.latent.nope_width=8 "
+      "model.latent.rope_width=4 model.latent.value_width=8 model.mtp_depth=1 run.directory=";
   good(model + "moe");
   const std::string tune = " checkpoint.from=moe checkpoint.load=weights lora.rank=2 lora.targets=";
   good(model + "modules" + tune + "[o_proj,down_proj] optimizer.learning_rate=0.03");

@@ -115,19 +115,19 @@ TEST_F(SweepProgram, ContinuesAfterAnInterruption) {
 }
 
 TEST_F(SweepProgram, OtherDataIsAnotherSweep) {
-  put("words.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n");
+  put("words.jsonl", "{\"prompt\":\"a\",\"response\":\"b\"}\n");
   const std::string sweep =
       "sweep run.yaml data.train=[] data.validation=[] data.instructions=[words.jsonl] "
       "'data.template={prompt}{response}' schedule.steps=4 --method grid "
       "optimizer.learning_rate=1e-3,1e-2 --out s";
-  ASSERT_EQ(run(sweep).code, 0);
+  const ProgramResult first = run(sweep);
+  ASSERT_EQ(first.code, 0) << first.out << first.err;
   const ProgramResult same = run(sweep);
   EXPECT_NE(same.out.find("2 results known"), std::string::npos) << same.out;
-  put("words.jsonl", "{\"prompt\":\"a\",\"completion\":\"c\"}\n");
+  put("words.jsonl", "{\"prompt\":\"a\",\"response\":\"c\"}\n");
   const ProgramResult other = run(sweep);
-  EXPECT_EQ(other.code, 0) << other.err;
-  EXPECT_EQ(other.out.find("known"), std::string::npos) << other.out;
-  EXPECT_NE(table(other.out), table(same.out));
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("data differ"), std::string::npos) << other.err;
 }
 
 TEST_F(SweepProgram, AGridOfTwoKeysAndATrainingLoss) {
