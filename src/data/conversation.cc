@@ -351,13 +351,18 @@ ChatExample ConversationReader::read_alpaca(const Tree& line, std::string_view a
   return e;
 }
 
-// Returns true for several messages of which the first is not an answer.
-bool ConversationReader::begins_with_prompt(const Tree& answer, const std::string& place) const {
+// Returns true for several messages of which one is the prompt, a text under one of our keys.
+bool ConversationReader::repeats_prompt(const Tree& line, std::string_view prompt,
+                                        const Tree& answer) const {
+  const Tree* own = find(line, prompt);
   const Tree::List* list = answer.as_list();
-  if (list == nullptr || list->size() < 2 || (*list)[0].as_members() == nullptr) return false;
-  const Tree* role = find((*list)[0], "role");
-  return role != nullptr && role->as_string() != nullptr &&
-         role_of(*role->as_string(), place + ": messages[0]") != "assistant";
+  if (own == nullptr || own->as_string() == nullptr || list == nullptr || list->size() < 2)
+    return false;
+  return std::any_of(list->begin(), list->end(), [&](const Tree& m) {
+    const Tree* content = m.as_members() != nullptr ? find(m, "content") : nullptr;
+    return content != nullptr && content->as_string() != nullptr &&
+           *content->as_string() == *own->as_string();
+  });
 }
 
 // Reads a prompt and the answer under the key `answer`. Without a prompt, or if it is a text that
@@ -370,9 +375,8 @@ ChatExample ConversationReader::read_pair(const Tree& line, std::string_view ans
   const bool messages = completion->as_list() != nullptr || completion->as_members() != nullptr;
   const Tree* prompt = find(line, "prompt");
   bool asks = prompt == nullptr && answer == "chosen" && find(line, "question") != nullptr;
-  if (begins_with_prompt(*completion, place) &&
-      (asks || (prompt && prompt->as_string() != nullptr))) {
-    prompt = nullptr;  // the messages repeat it
+  if (repeats_prompt(line, asks ? "question" : "prompt", *completion)) {
+    prompt = nullptr;
     asks = false;
   }
   if (!messages && prompt == nullptr && !asks) require_prompt(line, place);

@@ -95,7 +95,7 @@ class ConversationReader {
   const Tree* find_system(const Tree& line) const;
   void put_system(const Tree& line, const std::string& place, Conversation& out) const;
   void add_tools(const Tree& line, const std::string& place, Conversation& out) const;
-  bool begins_with_prompt(const Tree& answer, const std::string& place) const;
+  bool repeats_prompt(const Tree& line, std::string_view prompt, const Tree& answer) const;
   ChatExample read_alpaca(const Tree& line, std::string_view answer,
                           const std::string& place) const;
   ChatExample read_pair(const Tree& line, std::string_view answer, const std::string& place) const;

@@ -253,6 +253,12 @@ TEST_F(ChatTest, ASystemMessageMayBeNextToTheOthers) {
     for (const char* name : {"system", "system_prompt"})
       EXPECT_EQ(to_json(chat(fmt::format(R"({{{}, "{}": "S"}})", keys, name)).messages), expected)
           << keys << " " << name;
+  // A text that the messages do not repeat is a message of its own.
+  EXPECT_EQ(
+      to_json(
+          chat(fmt::format(R"({{"prompt": "S", "completion": [{}, {}]}})", user, answer)).messages),
+      R"([{"role":"user","content":"S"},{"role":"user","content":"U"},)"
+      R"({"role":"assistant","content":"A"}])");
   // The same message twice is one; two different ones are an error; an empty one is none.
   const std::string with_own = fmt::format(
       R"({{"messages": [{{"role": "system", "content": "S"}}, {}, {}], "system": )", user, answer);
