@@ -42,8 +42,17 @@ enum class Column : uint8_t {
   kLoadEntropy,
   kDroppedShare,
   kZLoss,
+  // Of pairs of answers (docs/objectives.md).
+  kRewardsChosen,
+  kRewardsRejected,
+  kRewardsMargins,
+  kRewardsAccuracies,
+  kLogpsChosen,
+  kLogpsRejected,
+  kKl,
+  kNllLoss,
 };
-constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kZLoss) + 1; }
+constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kNllLoss) + 1; }
 
 struct Steps {
   std::vector<int64_t> step;                      // rising
@@ -60,14 +69,16 @@ enum class CurveKind : uint8_t {
   kValidation,  // a validation loss
   kSource,      // the training loss of a dataset of a blend
   kTask,        // a figure of an evaluation task
+  kAnswers,     // a figure of pairs of answers in validation, such as the margin of their rewards
 };
-constexpr size_t count_of(CurveKind) { return static_cast<size_t>(CurveKind::kTask) + 1; }
+constexpr size_t count_of(CurveKind) { return static_cast<size_t>(CurveKind::kAnswers) + 1; }
 
 struct Curve {
   std::string name;  // "wiki", "piqa accuracy"
   CurveKind kind = CurveKind::kValidation;
   std::vector<int64_t> step;
   std::vector<double> value, bits_per_byte;  // the latter for validation losses only
+  std::string figure = {};                   // of kAnswers: "rewards_margins"
 };
 
 // Bytes sent by all ranks together, summed over the recorded steps, by mesh axis.
@@ -183,6 +194,19 @@ std::string setting(const RunData& run, std::string_view key);
 std::optional<int64_t> integer_setting(const RunData& run, std::string_view key);
 // Returns the last finite value; NaN if there is none.
 double last_finite(const std::vector<double>& values);
+
+// What the key `tokens` and the rates of a run count, and the unit of its loss. A preference
+// objective counts pairs of answers or, with kto, examples. A loss that is not a negative
+// log-likelihood has no nats: ipo is a squared difference, kto a probability.
+struct RunUnits {
+  std::string_view count = "tokens";         // or "pairs", "examples"
+  std::string_view rate = "tok";             // before "/s" in a line of progress
+  std::string_view loss = "nats per token";  // or "nats per pair", "per pair", "per example"
+};
+RunUnits units_of(const RunData& run);
+
+// Returns the name of a run directory or of the directory of a sweep: the last part of its path.
+std::string name_of_directory(const Path& directory);
 
 // ---- The files, one by one. They append to `left_out`; a missing file is empty.
 
