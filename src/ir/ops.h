@@ -166,38 +166,7 @@ constexpr OpKind kind_of() {
   return static_cast<OpKind>(kIndex);
 }
 
-// The attributes of an op of any kind. Copies, comparison and destruction are compiled in op.cc
-// only: in every source that has an Op, they were two thirds of its compilation.
-class OpAttributes : public OpTypes::Variant {
- public:
-  OpAttributes();
-  template <class A>
-  requires(index_of<std::remove_cvref_t<A>>(OpTypes()) < kOpKinds) OpAttributes(A&& op)
-      : OpTypes::Variant(std::forward<A>(op)) {}
-  OpAttributes(const OpAttributes&);
-  OpAttributes(OpAttributes&&) noexcept;
-  OpAttributes& operator=(const OpAttributes&);
-  OpAttributes& operator=(OpAttributes&&) noexcept;
-  ~OpAttributes();
-  bool operator==(const OpAttributes&) const;
-};
-
-inline OpKind kind_of(const OpAttributes& attributes) {
-  return static_cast<OpKind>(attributes.index());
-}
-
 std::string_view name_of(OpKind kind);
 std::optional<OpKind> op_kind_named(std::string_view name);
-// The attributes of an op of that kind, all at their defaults.
-OpAttributes default_attributes(OpKind kind);
-
-// The group of a conversion; nullptr for other ops.
-const GroupRef* over_of(const OpAttributes& attributes);
-GroupRef* over_of(OpAttributes& attributes);
-// The buffer kind whose table maps elements of a flat buffer to weights (attribute `members`);
-// kNone for ops that do not need it.
-BufferKindId members_of(const OpAttributes& attributes);
-// The type of the sum that an op adds to (attribute `accum_dtype`); nullptr where it adds to none.
-DType* sum_type(OpAttributes& attributes);
 
 }  // namespace tessera

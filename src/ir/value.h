@@ -172,8 +172,8 @@ struct Value {
 using ValueVector = IdVector<ValueId, Value>;
 using ValueSpan = IdSpan<ValueId, Value>;
 
-// Returns the name of a role in the printed text. The roles of batches share "batch", report and
-// logits share "report": there the name of the value distinguishes them.
+// Returns the name of a role in printed programs. All roles of batches are printed as "batch", and
+// report and logits both as "report"; the name of the value distinguishes them.
 std::string_view name_of(Role r);
 // Returns the name of the only value with that role; empty for roles that many values have. A name
 // of kAheadTokens and kAheadLabels is followed by the value's depth, from 1.
