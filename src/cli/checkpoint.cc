@@ -389,12 +389,8 @@ void describe_tokenizer(const Path& checkpoint, checkpoint::HfExportOptions& opt
 // Returns true if transformers' tokenizer class for the family ignores how our tokenizer.json
 // splits text into words, so that AutoTokenizer would give other ids than in training.
 bool cuts_words_otherwise(const Path& checkpoint, const model::ModelConfig& model) {
-  if (!model::rule_of(model.family).hf_overrides_pretokenizer) return false;
   const checkpoint::CheckpointReader reader(checkpoint);
-  const std::string& bytes = reader.header().tokenizer;
-  return data::is_tokenizer_json(bytes) &&
-         data::read_tokenizer_json(bytes, checkpoint.string()).words !=
-             data::PretokenizerKind::kQwen2;
+  return train::splits_words_otherwise(model, reader.header().tokenizer, checkpoint.string());
 }
 
 checkpoint::HfExportOptions export_options(const std::string& dtype, int64_t max_file_bytes) {

@@ -398,7 +398,8 @@ int verb_eval(Args args) {
   Arguments a(
       "eval", "Compute the perplexity of a checkpoint on data, and evaluate tasks.",
       "tessera eval runs/pythia-70m corpus/validation --task piqa,arc_easy --data examples");
-  a.required(c.checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  a.required(c.checkpoint, "CHECKPOINT",
+             "a run directory, a checkpoints folder, one checkpoint or a Hugging Face folder");
   declare_data(a, c.data);
   declare_preferences(a, c.preferences);
   declare_tasks(a, c);

@@ -14,6 +14,8 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/stored_model.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_json.h"
+#include "model/family.h"
 #include "train/run_folder.h"
 
 namespace tessera::train {
@@ -137,6 +139,13 @@ Path tokenizer_of_run(const config::RunConfig& config) {
         "checkpoint that holds one (checkpoint.from).",
         config.source);
   return data::tokenizer_file(origin_checkpoint(config));
+}
+
+bool splits_words_otherwise(const model::ModelConfig& model, std::string_view tokenizer,
+                            const std::string& source) {
+  return model::rule_of(model.family).hf_overrides_pretokenizer &&
+         data::is_tokenizer_json(tokenizer) &&
+         data::read_tokenizer_json(tokenizer, source).words != data::PretokenizerKind::kQwen2;
 }
 
 }  // namespace tessera::train

@@ -35,4 +35,10 @@ model::ModelConfig origin_model(const config::RunConfig& config);
 // the checkpoint. Throws Error if there is none.
 Path tokenizer_of_run(const config::RunConfig& config);
 
+// Returns true if transformers' tokenizer class of the family ignores how a tokenizer file splits
+// text into words, so that AutoTokenizer would give other ids than the file. `source` is the name
+// of the file in messages.
+bool splits_words_otherwise(const model::ModelConfig& model, std::string_view tokenizer,
+                            const std::string& source);
+
 }  // namespace tessera::train

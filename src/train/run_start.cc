@@ -15,6 +15,7 @@
 #include "base/config.h"
 #include "base/count.h"
 #include "base/error.h"
+#include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
 #include "config/run_config.h"
 #include "data/dataset_about.h"
@@ -225,7 +226,16 @@ void RunStart::make_saves() {
   o.waits = [this](std::string_view what) { reporter_.doing(what); };
   parts_.saves.emplace(std::move(o));
   parts_.trainer->engine().hooks().before_update = [this] { parts_.saves->before_update(); };
-  if (reporter_.is_rank0()) parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
+  if (!reporter_.is_rank0()) return;
+  const Path file = tokenizer_of_run(config_);
+  parts_.tokenizer_bytes = read_file(file);
+  if (checkpoint::is_hf_folder(config_.checkpoint.from) &&
+      splits_words_otherwise(config_.model, parts_.tokenizer_bytes, file.string()))
+    reporter_.warn(fmt::format(
+        "{} splits text into words otherwise than transformers' tokenizer of {}: AutoTokenizer "
+        "gives other ids than this run. If the model of checkpoint.from was trained with "
+        "AutoTokenizer, this is not its tokenizer",
+        file.string(), name_of_entry(config_.model.family)));
 }
 
 void RunStart::start() {
