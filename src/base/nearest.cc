@@ -78,31 +78,31 @@ int tolerance(std::string_view typed) {
   return std::max(2, static_cast<int>(section_and_leaf(typed).second.size()) / 2);
 }
 
-std::vector<std::string_view> words_of(std::string_view name) {
-  std::vector<std::string_view> words;
+std::vector<std::string_view> parts_of(std::string_view name) {
+  std::vector<std::string_view> parts;
   for (size_t at = 0; at <= name.size();) {
     const size_t end = std::min(name.find_first_of("_.-", at), name.size());
-    if (end > at) words.push_back(name.substr(at, end - at));
+    if (end > at) parts.push_back(name.substr(at, end - at));
     at = end + 1;
   }
-  return words;
+  return parts;
 }
 
-// Returns true if one of `words` is `word`, a misspelling of it, or one is short for the other.
-bool has_similar(const std::vector<std::string_view>& words, std::string_view word) {
+// Returns true if one of `parts` is `part`, a misspelling of it, or one is short for the other.
+bool has_similar(const std::vector<std::string_view>& parts, std::string_view part) {
   constexpr size_t kShort = 3;  // letters of an abbreviation
-  return std::any_of(words.begin(), words.end(), [&](std::string_view other) {
-    const size_t fewer = std::min(word.size(), other.size());
-    const bool is_short = fewer >= kShort && (word.starts_with(other) || other.starts_with(word));
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view other) {
+    const size_t fewer = std::min(part.size(), other.size());
+    const bool is_short = fewer >= kShort && (part.starts_with(other) || other.starts_with(part));
     const int most = std::max(1, static_cast<int>(fewer) / 2);
-    return is_short || edit_distance(word, other) <= most;
+    return is_short || edit_distance(part, other) <= most;
   });
 }
 
 // Returns true if the typed name can be an attempt at the known one, and is not another name that
-// has a word in common with it: loss_type is not rope_type, tokens is not keep_every_tokens. Every
-// word of the typed name is then similar to one of the known path, and most words of the known name
-// to one of the typed path.
+// shares a part with it: loss_type is not rope_type, tokens is not keep_every_tokens. Every part of
+// the typed name between '_' is then similar to one of the known path, and most parts of the known
+// name to one of the typed path.
 bool is_plausible(std::string_view typed_path, std::string_view known_path) {
   constexpr int kTypo = 2;
   const std::string_view typed = section_and_leaf(typed_path).second,
@@ -112,12 +112,12 @@ bool is_plausible(std::string_view typed_path, std::string_view known_path) {
       (!typed.empty() && typed[0] == known[0] && is_subsequence(typed, known));
   if (is_abbreviation || edit_distance(typed, known) <= std::min(kTypo, tolerance(typed)))
     return true;
-  const auto words = words_of(known_path), of_typed = words_of(typed_path);
-  for (const std::string_view word : words_of(typed))
-    if (!has_similar(words, word)) return false;
-  const std::vector<std::string_view> own = words_of(known);
+  const auto of_known = parts_of(known_path), of_typed = parts_of(typed_path);
+  for (const std::string_view part : parts_of(typed))
+    if (!has_similar(of_known, part)) return false;
+  const std::vector<std::string_view> own = parts_of(known);
   const auto similar = std::ranges::count_if(
-      own, [&](std::string_view word) { return has_similar(of_typed, word); });
+      own, [&](std::string_view part) { return has_similar(of_typed, part); });
   return 2 * similar > std::ssize(own);
 }
 

@@ -22,6 +22,7 @@
 #include "data/sentencepiece_model.h"
 #include "data/tokenizer_json.h"
 #include "model/family.h"
+#include "train/load_run.h"
 
 namespace tessera::cli {
 namespace {

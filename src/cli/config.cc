@@ -20,6 +20,7 @@
 #include "data/tokenizer.h"
 #include "model/family.h"
 #include "model/presets.h"
+#include "train/load_run.h"
 #include "train/run_programs.h"
 
 namespace tessera::cli {
@@ -232,6 +233,11 @@ int print(Args args) {
     const checkpoint::CheckpointReader reader(checkpoint::resolve_checkpoint(run));
     tree.set("model", to_tree(checkpoint::stored_model(reader)));
     text = text_settings(reader);
+    if (train::splits_words_otherwise(checkpoint::stored_model(reader), reader.header().tokenizer,
+                                      run))
+      text.set("tokenizer_note",
+               Tree("AutoTokenizer gives other ids: transformers' tokenizer of the family splits "
+                    "text into words otherwise than this file"));
   } else {
     tree = to_tree(resolved(open_run(run, overrides, small)));
   }

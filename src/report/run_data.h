@@ -14,6 +14,7 @@
 
 #include "base/enum_array.h"
 #include "base/file.h"
+#include "report/trace_data.h"
 
 namespace tessera::report {
 
@@ -42,7 +43,7 @@ enum class Column : uint8_t {
   kLoadEntropy,
   kDroppedShare,
   kZLoss,
-  // Of pairs of answers (docs/objectives.md).
+  // Figures of pairs of answers (docs/objectives.md):
   kRewardsChosen,
   kRewardsRejected,
   kRewardsMargins,
@@ -78,7 +79,7 @@ struct Curve {
   CurveKind kind = CurveKind::kValidation;
   std::vector<int64_t> step;
   std::vector<double> value, bits_per_byte;  // the latter for validation losses only
-  std::string figure = {};                   // of kAnswers: "rewards_margins"
+  std::string figure = {};                   // the name of kAnswers: "rewards_margins"
 };
 
 // Bytes sent by all ranks together, summed over the recorded steps, by mesh axis.
@@ -121,53 +122,6 @@ struct RunLog {
   Memory memory;              // as the last start reported it
 };
 
-// ---- trace.json
-
-// Activities of a rank that a timeline distinguishes.
-enum class Activity : uint8_t {
-  kForward,
-  kHead,  // forward, loss and backward of the last block
-  kBackward,
-  kRecompute,
-  kUpdate,
-  kTransfer,  // between ranks, or to and from the host's memory
-  kOther,
-};
-constexpr size_t count_of(Activity) { return static_cast<size_t>(Activity::kOther) + 1; }
-std::string_view name_of(Activity activity);
-
-struct TraceBar {
-  Activity activity = Activity::kOther;
-  double start_s = 0, duration_s = 0;
-};
-
-struct TraceRow {
-  std::string queue;
-  std::vector<TraceBar> bars;  // in the order of start; neighbors of one activity are merged
-};
-
-struct TraceRank {
-  int64_t rank = 0;
-  std::vector<TraceRow> rows;
-};
-
-// The name of the time in which a rank runs no op: it waits for other ranks, or for the host.
-constexpr std::string_view kWaiting = "waiting";
-
-struct OpShare {
-  std::string op;
-  double seconds = 0;  // mean over the ranks, on the compute queue
-  double limit_s = 0;  // the part of it that the machine's matrix rate accounts for
-  int64_t calls = 0;   // sum over all ranks
-};
-
-struct Trace {
-  std::string title;  // "step 8 of slow"
-  double duration_s = 0;
-  std::vector<TraceRank> ranks;
-  std::vector<OpShare> ops;  // largest first, then kWaiting
-};
-
 // ---- All data of a run
 
 using Setting = std::pair<std::string, std::string>;  // "batch.micro", "4"
@@ -195,7 +149,7 @@ std::optional<int64_t> integer_setting(const RunData& run, std::string_view key)
 // Returns the last finite value; NaN if there is none.
 double last_finite(const std::vector<double>& values);
 
-// What the key `tokens` and the rates of a run count, and the unit of its loss. A preference
+// Units: what the key `tokens` and the rates of a run count, and the unit of its loss. A preference
 // objective counts pairs of answers or, with kto, examples. A loss that is not a negative
 // log-likelihood has no nats: ipo is a squared difference, kto a probability.
 struct RunUnits {

@@ -12,12 +12,12 @@
 namespace tessera::report {
 namespace {
 
-constexpr double kCharacter = 6.8;  // pixels of a digit at a font size of 12
+constexpr double kCharacter = 6.8;  // width of a digit at a font size of 12, in pixels
 constexpr double kGap = 8;          // pixels between two labels
-constexpr double kMargin = 0.05;    // of the range
+constexpr double kMargin = 0.05;    // share of the range
 constexpr double kIntervals = 5;    // at most, between ticks
 constexpr size_t kMostLogTicks = 7;
-constexpr double kRounding = 1e-9;  // of a step: a range ends at a tick in spite of rounding
+constexpr double kRounding = 1e-9;  // in steps: a range ends at a tick in spite of rounding
 
 double round_step(double range) {
   const double power = std::pow(10, std::floor(std::log10(range / kIntervals)));
@@ -87,7 +87,7 @@ double text_width(const std::string& text) {
 std::vector<TickLabel> labels_of(const std::vector<Tick>& ticks, const SvgAxis& axis, double left,
                                  double right) {
   std::vector<TickLabel> labels;
-  double end = left - kGap;  // of the label before
+  double end = left - kGap;  // where the label before ends
   for (const Tick& tick : ticks) {
     const double half = text_width(tick.text) / 2;
     const double x = std::max(std::min(axis.at(tick.value), right - half), left + half);

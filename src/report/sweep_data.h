@@ -26,7 +26,7 @@ struct SweepTrial {
 };
 
 struct SweepData {
-  std::string name;   // of its directory
+  std::string name;   // the name of its directory
   std::string score;  // "validation_loss"
   std::string method;
   std::vector<std::string> rungs;  // "12 trials to step 50"
