@@ -94,7 +94,7 @@ bool has_similar(const std::vector<std::string_view>& parts, std::string_view pa
   return std::any_of(parts.begin(), parts.end(), [&](std::string_view other) {
     const size_t fewer = std::min(part.size(), other.size());
     const bool is_short = fewer >= kShort && (part.starts_with(other) || other.starts_with(part));
-    const int most = std::max(1, static_cast<int>(fewer) / 2);
+    const int most = std::max(1, static_cast<int>(fewer) / 3);
     return is_short || edit_distance(part, other) <= most;
   });
 }

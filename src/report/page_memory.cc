@@ -75,13 +75,21 @@ std::string table_of(const std::vector<MemoryRow>& rows) {
   return to_html(table);
 }
 
-// A row per run and a column per use, with "planned / measured" where both are known.
+// Returns the planned bytes, and the measured ones if they are known and look different.
+std::string planned_and_measured(const MemoryRow& row) {
+  const std::string planned = memory_text(row.planned, largest(row)),
+                    measured = memory_text(row.measured, largest(row));
+  return !row.measured || planned == measured ? planned : planned + " / " + measured;
+}
+
+// Makes a row per run and a column per use that takes memory.
 std::string comparison_of(const std::vector<std::vector<MemoryRow>>& runs,
                           const std::vector<std::string>& names) {
   std::vector<std::string> uses;
   for (const auto& rows : runs)
     for (const MemoryRow& row : rows)
-      if (std::ranges::find(uses, row.use) == uses.end()) uses.push_back(row.use);
+      if (largest(row) > 0 && std::ranges::find(uses, row.use) == uses.end())
+        uses.push_back(row.use);
   Table table;
   table.head = {"planned / measured"};
   table.head.insert(table.head.end(), uses.begin(), uses.end());
@@ -90,11 +98,7 @@ std::string comparison_of(const std::vector<std::vector<MemoryRow>>& runs,
     std::vector<Cell> cells = {{names[r]}};
     for (const std::string& use : uses) {
       const auto row = std::ranges::find(runs[r], use, &MemoryRow::use);
-      std::string text = "–";
-      if (row != runs[r].end())
-        text = fmt::format("{} / {}", memory_text(row->planned, largest(*row)),
-                           memory_text(row->measured, largest(*row)));
-      cells.push_back({text, CellKind::kNumber});
+      cells.push_back({row == runs[r].end() ? "–" : planned_and_measured(*row), CellKind::kNumber});
     }
     table.rows.push_back(std::move(cells));
   }

@@ -6,7 +6,7 @@
 namespace tessera::report {
 namespace {
 
-bool has(std::string_view text, std::string_view part) {
+bool shows(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
@@ -54,9 +54,9 @@ TEST_F(RunsPage, APreferenceRunCountsPairs) {
         "<b>25.0 %</b><span>validation accuracy, held</span>",
         "<b>0.5000</b><span>validation margin, held</span>", "<b>4</b><span>pairs</span>",
         "<b>120</b><span>median pairs per second</span>"})
-    EXPECT_TRUE(has(section, tile)) << tile << "\n" << section;
-  EXPECT_FALSE(has(section, "tokens"));
-  EXPECT_FALSE(has(section, "logps"));
+    EXPECT_TRUE(shows(section, tile)) << tile << "\n" << section;
+  EXPECT_FALSE(shows(section, "tokens"));
+  EXPECT_FALSE(shows(section, "logps"));
 }
 
 TEST_F(RunsPage, TheChartsOfAPreferenceRunHaveItsFigures) {
@@ -95,11 +95,11 @@ TEST_F(RunsPage, EachOfSeveralRunsHasOneRowOfMemory) {
   for (size_t at = visible.find("<tr>"); at != std::string::npos; at = visible.find("<tr>", at + 1))
     ++rows;
   EXPECT_EQ(rows, 3u);  // the head, and a row per run
-  EXPECT_TRUE(has(visible, "<td>a</td><td class=\"n\">153.8 MiB / 153.8 MiB</td>")) << visible;
-  EXPECT_TRUE(has(visible, "<td class=\"n\">1.00 GiB / 0.08 GiB</td>")) << visible;
-  EXPECT_TRUE(has(table, "<summary>memory of b</summary>"));
+  EXPECT_TRUE(shows(visible, "<td>a</td><td class=\"n\">153.8 MiB</td>")) << visible;
+  EXPECT_TRUE(shows(visible, "<td class=\"n\">1.00 GiB / 0.08 GiB</td>")) << visible;
+  EXPECT_TRUE(shows(table, "<summary>memory of b</summary>"));
   // The bars of a single run have a head that states what they show.
-  EXPECT_TRUE(has(memory_table(std::vector{runs[0]}), "planned, as a share of 1.00 GiB"));
+  EXPECT_TRUE(shows(memory_table(std::vector{runs[0]}), "planned, as a share of 1.00 GiB"));
 }
 
 // A sweep over two keys, of which one is listed and not logarithmic.
@@ -116,24 +116,24 @@ SweepData sweep() {
 
 TEST_F(RunsPage, AChartOfASweepHasLabelsAndRoundTicks) {
   const std::string section = sweep_section(sweep());
-  EXPECT_TRUE(has(section, "rotate(-90")) << section;
-  EXPECT_TRUE(has(section, ">validation_loss</text>"));
+  EXPECT_TRUE(shows(section, "rotate(-90")) << section;
+  EXPECT_TRUE(shows(section, ">validation_loss</text>"));
   for (const char* tick : {">0.0005</text>", ">0.002</text>", ">3</text>", ">5</text>"})
-    EXPECT_TRUE(has(section, tick)) << tick;
+    EXPECT_TRUE(shows(section, tick)) << tick;
   for (const char* raw : {">0.004156</text>", ">2.127</text>", ">5.261</text>"})
-    EXPECT_FALSE(has(section, raw)) << raw;
+    EXPECT_FALSE(shows(section, raw)) << raw;
   // A key of few integers has these as ticks, and no value between them.
   const std::string rank = section.substr(section.find("validation_loss over lora.rank"));
-  EXPECT_TRUE(has(rank, ">4</text>") && has(rank, ">8</text>"));
-  EXPECT_FALSE(has(rank, ">6</text>"));
+  EXPECT_TRUE(shows(rank, ">4</text>") && shows(rank, ">8</text>"));
+  EXPECT_FALSE(shows(rank, ">6</text>"));
 }
 
 TEST_F(RunsPage, ThePageOfASweepHasItsName) {
   const std::vector<RunData> runs = {preferences("003", "dpo"), preferences("004", "dpo")};
   const std::string text = page(runs, {"0.1", std::nullopt, sweep()});
-  EXPECT_TRUE(has(text, "<title>tune-sweep</title>"));
-  EXPECT_TRUE(has(text, "<h1>tune-sweep</h1>"));
-  EXPECT_TRUE(has(text, "sweep of 2 trials, with the curves of the best 2"));
+  EXPECT_TRUE(shows(text, "<title>tune-sweep</title>"));
+  EXPECT_TRUE(shows(text, "<h1>tune-sweep</h1>"));
+  EXPECT_TRUE(shows(text, "sweep of 2 trials, with the curves of the best 2"));
 }
 
 }  // namespace

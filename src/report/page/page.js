@@ -138,7 +138,8 @@
     for (const run of runs) {
       let last = -10;
       for (const [kind, step] of run.events) {
-        const x = Math.round(graph.toDomXCoord(toAxis(run, step))) + 0.5;
+        // An event before the first step is marked at it: a chart begins there.
+        const x = Math.round(graph.toDomXCoord(toAxis(run, Math.max(step, run.map.step[0] ?? 0)))) + 0.5;
         if (!(x >= area.x && x <= area.x + area.w)) continue;
         if (kind === KINDS.checkpoint) {
           if (several || x - last < 3) continue;
