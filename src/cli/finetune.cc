@@ -27,7 +27,8 @@ constexpr int64_t kLongestRow = 2048, kMostRows = 16;  // tokens per row, rows p
 constexpr int64_t kUnknownSteps = 1'000'000;           // before the rows are counted
 constexpr double kMostEpochs = 1e6;
 // Peak learning rates. Those of preference objectives are TRL's; adapters get ten times as much.
-constexpr double kRate = 2e-5, kPreferenceRate = 1e-6, kAdapterFactor = 10;
+constexpr double kRate = 2e-5, kAdapterRate = 2e-4;
+constexpr double kPreferenceRate = 1e-6, kPreferenceAdapterRate = 1e-5;
 
 struct FineTuning {
   std::string from, out;
@@ -97,8 +98,9 @@ Tree run_file(const FineTuning& f, const Path& file) {
 double default_rate(const config::RunConfig& config) {
   using Kind = config::ObjectiveKind;
   const Kind kind = config.objective.kind;
-  const double rate = kind == Kind::kSft || kind == Kind::kReward ? kRate : kPreferenceRate;
-  return config.lora.rank > 0 ? kAdapterFactor * rate : rate;
+  const bool adapters = config.lora.rank > 0;
+  if (kind == Kind::kSft || kind == Kind::kReward) return adapters ? kAdapterRate : kRate;
+  return adapters ? kPreferenceAdapterRate : kPreferenceRate;
 }
 
 void set_in(Tree& root, const char* section, const char* key, auto value) {
