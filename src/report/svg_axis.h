@@ -28,8 +28,8 @@ class SvgAxis {
   bool empty_ = true;
 };
 
-// Returns about five multiples of 1, 2 or 5 times a power of ten in [low, high]. At least one, if
-// low <= high.
+// Returns two to six multiples of 1, 2 or 5 times a power of ten in [low, high], or `low` alone if
+// the range is a point.
 std::vector<Tick> round_ticks(double low, double high);
 // Returns the ticks of a logarithmic axis from 10^low to 10^high: 1, 2 and 5 times powers of ten;
 // powers of ten only, if these are many; those of round_ticks() if the range has fewer than two.

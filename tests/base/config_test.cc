@@ -139,7 +139,7 @@ TEST(Config, AGuessIsNotANameThatOnlyHasAWordInCommon) {
   EXPECT_EQ(nearest("learnign_rate", keys), "optimizer.learning_rate");
   EXPECT_EQ(nearest("learningrate", keys), "optimizer.learning_rate");
   EXPECT_EQ(nearest("warmup", keys), "schedule.warmup_steps");
-  EXPECT_EQ(nearest("wrmp", keys), "schedule.warmup_steps");
+  EXPECT_EQ(nearest("schedule.wrmp", keys), "schedule.warmup_steps");
   EXPECT_EQ(nearest("data.tokeniser", keys), "data.tokenizer");
   EXPECT_EQ(nearest("smoothing", keys), "");  // of which quantity?
   EXPECT_EQ(nearest("data_target_length", keys), "data.target_length");

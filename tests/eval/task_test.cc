@@ -185,7 +185,8 @@ TEST_F(TaskTest, MissingExamplesAreExplained) {
   };
   expect_parts(why(task, ""), {folder_.string(), "d.jsonl", "data/eval", "choices, gold, query",
                                "--data FOLDER", "$TESSERA_EVAL_DATA"});
-  expect_parts(why(task, "elsewhere"), {"in elsewhere."});
+  expect_parts(why(task, "elsewhere"), {"in elsewhere, " + folder_.string() + "."});
+  expect_parts(why("piqa", "elsewhere"), {"in elsewhere."});
   expect_parts(why("openbook_qa", folder_.string()),
                {"openbookqa.jsonl, openbook_qa.jsonl, openbook_qa.parquet, openbookqa.parquet in",
                 "load_dataset('allenai/openbookqa', 'main', split='test').to_json('" +
