@@ -229,11 +229,10 @@ static std::string base_dtype_of(const CheckpointHeader& header) {
   return *name == "fp16" ? "f16" : "bf16";
 }
 
-Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version,
+Merged merge_adapters(CheckpointReader reader, const Path& out, const std::string& version,
                       const OnTensor& on_tensor) {
-  CheckpointReader reader(checkpoint);
   if (!has_adapters(reader))
-    throw Error("{}: contains no adapters, expected tensors named …{}", checkpoint.string(),
+    throw Error("{}: contains no adapters, expected tensors named …{}", reader.folder().string(),
                 model::kLoraA);
   std::error_code error;
   if (std::filesystem::exists(out, error))

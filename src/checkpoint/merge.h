@@ -47,10 +47,10 @@ struct Merged {
   std::string base_dtype = "f32";
 };
 
-// Writes a checkpoint of merged weights to `out`, in f32, without optimizer state. The settings are
-// those in the checkpoint's header. Throws Error if there are no adapters, if their shapes do
-// not match the weights, or if `out` exists.
-Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version,
+// Writes a checkpoint of merged weights to `out`, in f32, without optimizer state: those that
+// `reader` reads, so their means after use_averages(). The settings are those in the header. Throws
+// Error if there are no adapters, if their shapes do not match the weights, or if `out` exists.
+Merged merge_adapters(CheckpointReader reader, const Path& out, const std::string& version,
                       const OnTensor& on_tensor = {});
 
 // ---- The mean of several checkpoints of one run (Polyak averaging), which often has a lower loss

@@ -10,17 +10,18 @@
 namespace tessera::cli {
 
 int checkpoint_merge(Args args) {
-  std::string from, out;
+  std::string from, out, weights = "trained";
   bool json = false;
   Arguments arguments("checkpoint merge", "Add adapters to the weights of their base model.",
                       "tessera checkpoint merge runs/tuned --out tuned.checkpoint");
   arguments.required(from, "CHECKPOINT", "a checkpoint of a run with lora.rank");
   arguments.option(out, "--out", "CHECKPOINT", "checkpoint to create", true);
+  add_weights(arguments, weights);
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   StatusLine status;
   const checkpoint::Merged made = checkpoint::merge_adapters(
-      choose_checkpoint(from), out, version(), show_tensors(status, "merging"));
+      open_checkpoint(from, weights), out, version(), show_tensors(status, "merging"));
   status.erase();
   if (json) {
     Tree t;

@@ -22,11 +22,11 @@
 #include "cli/checkpoint_file.h"
 #include "cli/eval_data.h"
 #include "cli/eval_preferences.h"
-#include "cli/eval_progress.h"
 #include "cli/model_layout.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
+#include "cli/status_line.h"
 #include "cli/verbs.h"
 #include "data/source_list.h"
 #include "data/tokenizer_json.h"
@@ -359,7 +359,7 @@ void evaluate(const EvalCommand& c) {
   const std::unique_ptr<comm::World> world = ranks ? comm::mpi_world() : comm::self_world();
   eval::ModelOptions options = {precision_named(c.precision), threads_or_all(c.threads),
                                 gpu_named(c.device, *world)};
-  EvalProgress progress;
+  ShareLine progress;
   if (world->rank() == 0)
     options.on_progress = [&](int64_t done, int64_t all) { progress.show(done, all); };
   checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);

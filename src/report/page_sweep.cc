@@ -20,7 +20,8 @@ namespace tessera::report {
 namespace {
 
 constexpr double kWidth = 560, kHeight = 280, kLeft = 84, kRight = 14, kTop = 14, kBottom = 46;
-constexpr size_t kFewValues = 8;  // an axis with at most this number of values has them as ticks
+constexpr size_t kShortValue = 6;  // characters of 0.0001
+constexpr size_t kFewValues = 8;   // an axis with at most this number of values has them as ticks
 
 double number_of(const std::string& text) {
   double value = 0;
@@ -63,15 +64,14 @@ class Chart {
     return own().logarithmic ? std::log10(number_of(value)) : number_of(value);
   }
 
-  // The ticks of the key: its values if they are few and were listed or are integers, otherwise
-  // round numbers.
+  // Returns the ticks of the key: its values if they are few, and were listed or are short to read;
+  // otherwise round numbers.
   std::vector<Tick> key_ticks() const {
     std::map<double, std::string> values;
     for (const SweepTrial& t : sweep_.trials) values.emplace(place(t), t.values[key_]);
-    const bool whole = std::ranges::all_of(values, [](const auto& v) {
-      return v.second.find_first_not_of("-0123456789") == std::string::npos;
-    });
-    const bool few = values.size() <= kFewValues && (own().listed || whole);
+    const bool all_short =
+        std::ranges::all_of(values, [](const auto& v) { return v.second.size() <= kShortValue; });
+    const bool few = values.size() <= kFewValues && (own().listed || all_short);
     if (own().numeric && !few)
       return own().logarithmic ? log_ticks(x_.low(), x_.high()) : round_ticks(x_.low(), x_.high());
     std::vector<Tick> ticks;

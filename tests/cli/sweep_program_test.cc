@@ -114,6 +114,22 @@ TEST_F(SweepProgram, ContinuesAfterAnInterruption) {
   EXPECT_EQ(again.out.find("rung "), std::string::npos) << again.out;
 }
 
+TEST_F(SweepProgram, OtherDataIsAnotherSweep) {
+  put("words.jsonl", "{\"prompt\":\"a\",\"response\":\"b\"}\n");
+  const std::string sweep =
+      "sweep run.yaml data.train=[] data.validation=[] data.instructions=[words.jsonl] "
+      "'data.template={prompt}{response}' schedule.steps=4 --method grid "
+      "optimizer.learning_rate=1e-3,1e-2 --out s";
+  const ProgramResult first = run(sweep);
+  ASSERT_EQ(first.code, 0) << first.out << first.err;
+  const ProgramResult same = run(sweep);
+  EXPECT_NE(same.out.find("2 results known"), std::string::npos) << same.out;
+  put("words.jsonl", "{\"prompt\":\"a\",\"response\":\"c\"}\n");
+  const ProgramResult other = run(sweep);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("data differ"), std::string::npos) << other.err;
+}
+
 TEST_F(SweepProgram, AGridOfTwoKeysAndATrainingLoss) {
   const ProgramResult r =
       run("sweep run.yaml data.validation=[] schedule.steps=4 --method grid --points 2 "

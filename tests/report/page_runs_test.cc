@@ -122,7 +122,7 @@ TEST_F(RunsPage, AChartOfASweepHasLabelsAndRoundTicks) {
     EXPECT_TRUE(shows(section, tick)) << tick;
   for (const char* raw : {">0.004156</text>", ">2.127</text>", ">5.261</text>"})
     EXPECT_FALSE(shows(section, raw)) << raw;
-  // A key of few integers has these as ticks, and no value between them.
+  // A key of few short values has these as ticks, and no value between them.
   const std::string rank = section.substr(section.find("validation_loss over lora.rank"));
   EXPECT_TRUE(shows(rank, ">4</text>") && shows(rank, ">8</text>"));
   EXPECT_FALSE(shows(rank, ">6</text>"));
