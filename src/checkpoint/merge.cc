@@ -221,6 +221,14 @@ AdapterSettings adapter_settings(const CheckpointReader& r) {
   return s;
 }
 
+// Returns the dtype in which the run of a checkpoint held the weights that it did not train.
+static std::string base_dtype_of(const CheckpointHeader& header) {
+  const Tree* const precision = header.config.find("precision");
+  const std::string* const name = precision != nullptr ? precision->as_string() : nullptr;
+  if (name == nullptr || *name == "fp32") return "f32";
+  return *name == "fp16" ? "f16" : "bf16";
+}
+
 Merged merge_adapters(CheckpointReader reader, const Path& out, const std::string& version,
                       const OnTensor& on_tensor) {
   if (!has_adapters(reader))
@@ -259,6 +267,7 @@ Merged merge_adapters(CheckpointReader reader, const Path& out, const std::strin
     made.parameters += t.shape.elements();
   }
   CheckpointHeader header = reader.header();
+  made.base_dtype = base_dtype_of(header);
   header.version = version;
   // Rank 0 means no adapters, so a run that starts from this checkpoint does not expect them.
   Tree lora = *header.config.find("lora");

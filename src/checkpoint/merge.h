@@ -42,6 +42,9 @@ AdapterSettings adapter_settings(const CheckpointReader& checkpoint);
 
 struct Merged {
   int64_t adapters = 0, tensors = 0, parameters = 0;
+  // The dtype in which the run held the base weights, "f32", "bf16" or "f16". The merged weights
+  // are the sums of these, rounded, and the adapters.
+  std::string base_dtype = "f32";
 };
 
 // Writes a checkpoint of merged weights to `out`, in f32, without optimizer state: those that

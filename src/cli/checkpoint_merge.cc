@@ -29,10 +29,16 @@ int checkpoint_merge(Args args) {
     t.set("adapters", Tree(made.adapters));
     t.set("tensors", Tree(made.tensors));
     t.set("parameters", Tree(made.parameters));
+    t.set("base_dtype", Tree(made.base_dtype));
     fmt::print("{}\n", to_json(t));
   } else {
     show("{}: {} adapters added, {:.1f} M parameters in {} tensors\n", out, made.adapters,
          ratio(made.parameters, 1'000'000), made.tensors);
+    if (made.base_dtype != "f32")
+      show(
+          "  The run held the base weights in {0}, so the merged weights contain that rounding, "
+          "although they are stored in f32. Train with precision=fp32 to avoid it.\n",
+          made.base_dtype);
   }
   return 0;
 }

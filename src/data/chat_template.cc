@@ -13,7 +13,8 @@
 // The end is the first end of a turn after a mark that is put at the end of the content. A mark is
 // one private-use character, so it survives trimming, and with_marks() puts it before trailing
 // blanks. If the marked text without its marks differs from the text, the template depends on the
-// content, and the marks are not used.
+// content, and the marks are not used. If the first message is an answer and the template rejects
+// an empty list, the answer begins at a mark in front of its content.
 //
 // An answer that cannot be found for certain is an error and never a guess: a mask that is off by
 // one token trains a model that does not stop. An answer costs a few renderings, which is little
@@ -165,9 +166,13 @@ class ChatTemplate::Finder {
   std::optional<std::string> head(size_t count, bool prompt, bool marks) const {
     const auto end = messages_.begin() + static_cast<std::ptrdiff_t>(count);
     Tree::List some(messages_.begin(), end);
-    if (marks) some = with_marks(std::move(some));
+    return rendering(marks ? with_marks(std::move(some)) : some, prompt);
+  }
+
+  // Renders messages; nothing if the template rejects them.
+  std::optional<std::string> rendering(const Tree::List& messages, bool prompt) const {
     try {
-      return form_.render(some, chat_.tools, prompt);
+      return form_.render(messages, chat_.tools, prompt);
     } catch (const Error&) {
       return std::nullopt;
     }
@@ -221,7 +226,27 @@ class ChatTemplate::Finder {
         if (end != npos) return end;
       }
     }
-    return begin_after_mark(i);
+    return i == 0 ? begin_of_first() : begin_after_mark(i);
+  }
+
+  // Returns where the content of the first message begins, by a mark in front of it. A template
+  // that reads a property of messages[0] rejects an empty list, so there is no prompt to compare
+  // with.
+  size_t begin_of_first() const {
+    const Tree* const content = messages_[0].find("content");
+    if (content == nullptr || content->as_string() == nullptr) return npos;
+    const std::string& text = *content->as_string();
+    const size_t blanks = text.size() - jinja::stripped(text, jinja::Side::kLeft).size();
+    // A template may trim the content: then the mark has to follow the blanks.
+    for (const size_t at : {size_t{0}, blanks}) {
+      std::string with_mark = text;
+      Tree::List messages = messages_;
+      messages[0].set("content", Tree(with_mark.insert(at, mark(0))));
+      const auto rendered = rendering(messages, false);
+      const Marked marked(rendered ? *rendered : std::string(), messages.size());
+      if (marked.text == full_) return marked.at[0];
+    }
+    return npos;
   }
 
   // Compares what follows the mark of the message before with the prompt that follows it there.

@@ -15,6 +15,7 @@
 #include "base/config.h"
 #include "base/count.h"
 #include "base/error.h"
+#include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
 #include "config/run_config.h"
 #include "data/dataset_about.h"
@@ -226,7 +227,8 @@ void RunStart::make_saves() {
   o.waits = [this](std::string_view what) { reporter_.doing(what); };
   parts_.saves.emplace(std::move(o));
   parts_.trainer->engine().hooks().before_update = [this] { parts_.saves->before_update(); };
-  if (reporter_.is_rank0()) parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
+  if (!reporter_.is_rank0()) return;
+  parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
 }
 
 void RunStart::start() {

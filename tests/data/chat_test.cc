@@ -143,6 +143,30 @@ TEST_F(ChatTest, TemplatesThatAreNotStable) {
   EXPECT_EQ(shown(system_last, kTwoTurns), "[INST]U[/INST][A<eos>][INST]S V[/INST][B<eos>]");
 }
 
+// Such a template reads messages[0], so it cannot write what precedes the first message.
+constexpr const char* kReadsTheFirst =
+    "{% if messages[0].role == 'system' %}S {{ messages[0].content }}{% else %}S default{% endif %}"
+    "{% for m in messages %}{% if m.role != 'system' %}<|im_start|>{{ m.role }}\n{{ CONTENT }}"
+    "<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+TEST_F(ChatTest, AConversationMayBeginWithAnAnswer) {
+  std::string plain = kReadsTheFirst, trimmed = plain;
+  plain.replace(plain.find("CONTENT"), 7, "m.content");
+  trimmed.replace(trimmed.find("CONTENT"), 7, "m.content | trim");
+  const std::string line =
+      R"({"messages": [{"role": "assistant", "content": " Hi"}, {"role": "user", "content": "U"},
+          {"role": "assistant", "content": "A"}]})";
+  EXPECT_EQ(shown(plain, line),
+            "S default<|im_start|>assistant\n[ Hi<|im_end|>]\n<|im_start|>user\nU<|im_end|>\n"
+            "<|im_start|>assistant\n[A<|im_end|>]\n");
+  EXPECT_EQ(shown(trimmed, line),
+            "S default<|im_start|>assistant\n[Hi<|im_end|>]\n<|im_start|>user\nU<|im_end|>\n"
+            "<|im_start|>assistant\n[A<|im_end|>]\n");
+  // With a template that writes nothing of the first message, there is nothing to learn from it.
+  EXPECT_THROW(shown("{{ messages[0].role }}{{ messages[1].content }}", line), Error);
+}
+
 TEST_F(ChatTest, WhatCannotBeDecidedIsRejected) {
   const auto says = [&](const std::string& text) {
     return error_of([&] { form(text).apply(chat(kTwoTurns), Learned::kAnswers); });
