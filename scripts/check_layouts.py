@@ -798,8 +798,9 @@ class Trained:
                 "validation": relative(zip(self.validation, other.validation), self.validation_rewards)
                 if self.validation or other.validation else 0.0}
 
-    def tensors(self, other, what, equal_bits=False):
-        """(largest difference of a tensor of the checkpoint `what`, its name); 0 if equal bits."""
+    def tensors(self, other, what, equal_bits=False, any_type=False):
+        """(largest difference of a tensor of the checkpoint `what`, its name); 0 if equal bits.
+        `any_type`: a tensor may be stored in 16 bits by one run and in f32 by the other."""
         done = subprocess.run([self.place.tessera, "checkpoint", "diff", "--json",
                                getattr(self, what), getattr(other, what)],
                               capture_output=True, text=True)
@@ -808,7 +809,7 @@ class Trained:
         said = json.loads(done.stdout)
         if not said["compared"]:
             raise Broken(f"{getattr(self, what)} is empty")
-        return max(((tensor_gap(t), t["name"]) for t in said["tensors"]
+        return max(((tensor_gap(t, any_type), t["name"]) for t in said["tensors"]
                     if equal_bits or t["name"].split("|")[0] != self.unlearned), default=(0.0, ""))
 
 
@@ -819,10 +820,10 @@ def relative(pairs, scales=()):
     return math.inf if any(math.isnan(gap) for gap in gaps) else max(gaps, default=math.inf)
 
 
-def tensor_gap(found):
-    """Infinite for a tensor that is missing, of another shape, no number, or not zero as it was."""
+def tensor_gap(found, any_type):
+    """Infinite for a tensor that is missing, of another shape or type, no number, or not zero as it was."""
     gap = found["relative"]
-    if found["what"] or gap is None or not math.isfinite(gap) or (gap == 0 and found["largest"]):
+    if found["what"] or (found["types"] and not any_type) or gap is None or not math.isfinite(gap) or (gap == 0 and found["largest"]):
         return math.inf
     return max(gap, sys.float_info.min)
 
@@ -843,10 +844,11 @@ def bits_differ(a, b, folders=("gradients", "checkpoint")):
 
 # ---- Comparisons.
 
-def distances(a, b):
+def distances(a, b, any_type=False):
     """The largest difference of two runs in each measure of BOUNDS, and where it is."""
     return {**{k: (v, "") for k, v in a.worst(b).items()},
-            "gradients": a.tensors(b, "gradients"), "parameters": a.tensors(b, "checkpoint")}
+            "gradients": a.tensors(b, "gradients", any_type=any_type),
+            "parameters": a.tensors(b, "checkpoint", any_type=any_type)}
 
 
 class Check:
@@ -890,7 +892,7 @@ class Check:
             if case["precision"] != "fp32" and any(v > bounds[k] for k, (v, _) in worst.items()):
                 exact = self.place.train(self.folder("exact"), {**one_rank(case), "precision": "fp32"})
                 bounds = {k: max(bounds[k], 2 * v) if math.isfinite(v) else bounds[k]
-                          for k, (v, _) in distances(exact, a).items()}
+                          for k, (v, _) in distances(exact, a, any_type=True).items()}
         except Broken as broken:
             return self.report(index, case, f"    {broken}")
         figures = " ".join(f"{k} {v:.1e}" for k, (v, _) in worst.items())

@@ -1,5 +1,4 @@
-// A checkpoint: the whole state of a run at one step, in a folder that is either complete or
-// absent.
+// A checkpoint: the whole state of a run at one step, in a folder that is complete or absent.
 //
 //   checkpoints/1200/index.json        header, tensors and their pieces, checksums; written last
 //   checkpoints/1200/pieces-0.bin      the bytes of the pieces of rank 0; one file per rank
@@ -8,11 +7,9 @@
 // The folder is written as checkpoints/1200.<process>.part. It is renamed only after all its files
 // and the folder itself are flushed to disk. So a killed run or a full disk never damages an
 // earlier checkpoint. docs/checkpoint_format.md has the format byte by byte.
-//
-// Tensors have their global shapes, without padding; a piece is a box of one. Names: weights in f32
-// have the model's own names ("layer3.attn.qkv.weight"), optimizer state is "<name>|moment1" and
-// "<name>|moment2", exponential means of weights "<name>|average". The ranks that read may differ
-// from those that saved.
+// Tensors have their global shapes, without padding; a piece is a box of one. Weights in f32 have
+// the model's own names ("layer3.attn.qkv.weight"), optimizer state "<name>|moment1", means
+// "<name>|average". The ranks that read may differ from those that saved.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +27,9 @@
 #include "tensor/tensor.h"
 
 namespace tessera::checkpoint {
+
+// Called before each tensor of a copy, with its number, from 0, and the number of all.
+using OnTensor = std::function<void(int64_t done, int64_t all)>;
 
 struct CheckpointHeader {
   int64_t step = 0;       // completed optimizer steps

@@ -43,25 +43,24 @@ void add_values(std::span<const double> a, std::span<const double> b, TensorDiff
   }
 }
 
-std::vector<double> as_doubles(const std::vector<std::byte>& bytes, DType type, int64_t n) {
-  std::vector<double> out(n);
-  convert(bytes.data(), type, reinterpret_cast<std::byte*>(out.data()), DType::kF64, n);
-  return out;
-}
-
 TensorDifference compare_values(CheckpointReader& a, CheckpointReader& b, const StoredTensor& t) {
   TensorDifference d{t.name, "", 0, 0, 0};
   Sums sums;
-  const int64_t bytes = size_of(t.dtype);
+  const DType type = is_float(t.dtype) ? DType::kF64 : t.dtype;
+  const int64_t bytes = size_of(type);
   for (int64_t at = 0; at < t.shape.elements(); at += kSlab) {
     const int64_t last = std::min(at + kSlab, t.shape.elements());
     for (const Box& box : boxes_of_range(t.shape, at, last)) {
       const int64_t n = box.elements();
       std::vector<std::byte> x(n * bytes), y(x.size());
-      a.read(t.name, box.begin, box.end, {x.data(), t.dtype, box.extents()});
-      b.read(t.name, box.begin, box.end, {y.data(), t.dtype, box.extents()});
-      if (is_float(t.dtype)) {
-        add_values(as_doubles(x, t.dtype, n), as_doubles(y, t.dtype, n), d, sums);
+      a.read(t.name, box.begin, box.end, {x.data(), type, box.extents()});
+      b.read(t.name, box.begin, box.end, {y.data(), type, box.extents()});
+      if (is_float(type)) {
+        const auto values = [n](const std::vector<std::byte>& bytes_of) {
+          return std::span(reinterpret_cast<const double*>(bytes_of.data()),
+                           static_cast<size_t>(n));
+        };
+        add_values(values(x), values(y), d, sums);
         continue;
       }
       for (int64_t i = 0; i < n; ++i)
@@ -90,14 +89,17 @@ std::vector<TensorDifference> compare(CheckpointReader& a, CheckpointReader& b) 
     const StoredTensor* other = b.find(t.name);
     if (!other) {
       differences.push_back({t.name, "only in the first", 0, 0, 0});
-    } else if (other->dtype != t.dtype || other->shape != t.shape) {
+    } else if (other->shape != t.shape ||
+               (other->dtype != t.dtype && !(is_float(other->dtype) && is_float(t.dtype)))) {
       differences.push_back({t.name,
                              fmt::format("{} {} and {} {}", name_of(t.dtype), to_string(t.shape),
                                          name_of(other->dtype), to_string(other->shape)),
                              0, 0, 0});
-    } else if (!same_pieces(t, *other)) {
+    } else if (other->dtype != t.dtype || !same_pieces(t, *other)) {
       TensorDifference d = compare_values(a, b, t);
-      if (d.elements > 0) differences.push_back(std::move(d));
+      if (other->dtype != t.dtype)
+        d.types = fmt::format("{} and {}", name_of(t.dtype), name_of(other->dtype));
+      if (d.elements > 0 || !d.types.empty()) differences.push_back(std::move(d));
     }
   }
   for (const StoredTensor& t : comparable(b, a))

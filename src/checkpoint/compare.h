@@ -11,10 +11,11 @@ namespace tessera::checkpoint {
 
 struct TensorDifference {
   std::string name;
-  std::string what;      // "only in the first", "f32 [2, 3] and f32 [3, 2]"; empty: values differ
-  int64_t elements = 0;  // number of elements that differ
-  double largest = 0;    // largest |a − b|; infinite if one of the two is NaN
-  double relative = 0;   // norm of a − b divided by the norm of a, in f64; inf for a = 0
+  std::string what;        // "only in the first", "f32 [2, 3] and f32 [3, 2]"; empty: compared
+  int64_t elements = 0;    // number of elements that differ
+  double largest = 0;      // largest |a − b|; infinite if one of the two is NaN
+  double relative = 0;     // norm of a − b divided by the norm of a, in f64; inf for a = 0
+  std::string types = "";  // "f32 and bf16": of two floating-point types, whose values are compared
 };
 
 // Returns the tensors that differ; empty if all are equal bit for bit. Holds a few MiB in memory,

@@ -109,14 +109,17 @@ class ExportedWeights {
 
 std::vector<std::string> write_weights(CheckpointReader& reader,
                                        const std::vector<model::HfTensor>& names,
-                                       const Path& folder, const HfExportOptions& options) {
+                                       const Path& folder, const HfExportOptions& options,
+                                       const OnTensor& on_tensor) {
   const auto groups = model::by_theirs(names);
   std::vector<SafetensorsPlan> plans;
   for (const auto& group : groups)
     plans.push_back({group[0].theirs, options.dtype, group[0].their_shape});
   ExportedWeights weights(reader, names, options.dtype);
-  auto written = write_safetensors_folder(folder, plans, options.max_file_bytes,
-                                          [&](size_t i) { return weights.fill(groups[i]); });
+  auto written = write_safetensors_folder(folder, plans, options.max_file_bytes, [&](size_t i) {
+    if (on_tensor) on_tensor(static_cast<int64_t>(i), std::ssize(groups));
+    return weights.fill(groups[i]);
+  });
   require_mapped_reads();
   return written;
 }
@@ -236,7 +239,8 @@ std::optional<int64_t> end_of_text_token(std::string_view tokenizer_json, const 
   return std::nullopt;
 }
 
-HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExportOptions& options) {
+HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExportOptions& options,
+                   const OnTensor& on_tensor) {
   const Path place = without_slash(hf_folder);
   std::error_code error;
   if (fs::exists(place, error) && !fs::is_empty(place, error))
@@ -259,7 +263,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
 
   // From here on, files are written, in a folder with a temporary name.
   PartFolder part(place);
-  result.files = write_weights(reader, names, part.path(), options);
+  result.files = write_weights(reader, names, part.path(), options, on_tensor);
   const std::string& tokenizer = reader.header().tokenizer;
   const HfTextRules texts = hf_text_rules(reader.header());
   std::string end;

@@ -28,11 +28,9 @@ struct HfImport {
 // Creates a checkpoint of step 0 at `checkpoint`, with weights in f32. Throws Error if the family
 // or a feature in config.json is not supported, if tensors are missing, extra or have another shape
 // (one Error lists them all), or if `checkpoint` exists already. With `with_tokenizer` = false, the
-// checkpoint gets no tokenizer. `progress` is called before each tensor with its number, from 0,
-// and the number of all tensors.
+// checkpoint gets no tokenizer.
 HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version,
-                   bool with_tokenizer = true,
-                   const std::function<void(int64_t done, int64_t all)>& progress = {});
+                   bool with_tokenizer = true, const OnTensor& on_tensor = {});
 
 // Properties of a SentencePiece model. The caller of export_hf() supplies them, since this module
 // does not parse such models.
@@ -67,7 +65,8 @@ struct HfExport {
 // generation_config.json and the tokenizer to `hf_folder`, which appears only when it is complete.
 // Throws Error if the checkpoint lacks tensors of its model or if `hf_folder` exists and is not
 // empty.
-HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExportOptions& options);
+HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExportOptions& options,
+                   const OnTensor& on_tensor = {});
 
 // Returns the id of the end-of-text token in a tokenizer.json, which is found by its usual
 // spellings, and writes the spelling to `text`. `source` names the JSON in errors.

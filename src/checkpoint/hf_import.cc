@@ -22,8 +22,7 @@ void refuse_what_stands(const Path& checkpoint) {
 }  // namespace
 
 HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version,
-                   bool with_tokenizer,
-                   const std::function<void(int64_t done, int64_t all)>& progress) {
+                   bool with_tokenizer, const OnTensor& on_tensor) {
   HfSource source = open_hf(hf_folder);
   if (!with_tokenizer) source.header.tokenizer.clear();
   refuse_what_stands(checkpoint);
@@ -45,7 +44,7 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
   };
   for (size_t i = 0; i < source.tensors.size(); ++i) {
     const StoredTensor& stored = source.tensors[i];
-    if (progress) progress(static_cast<int64_t>(i), std::ssize(source.tensors));
+    if (on_tensor) on_tensor(static_cast<int64_t>(i), std::ssize(source.tensors));
     result.stored_as = stored.dtype;
     for (size_t p = 0; p < stored.pieces.size(); ++p) {
       const HfPiece& piece = source.pieces[i][p];

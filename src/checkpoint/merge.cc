@@ -221,7 +221,8 @@ AdapterSettings adapter_settings(const CheckpointReader& r) {
   return s;
 }
 
-Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version) {
+Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version,
+                      const OnTensor& on_tensor) {
   CheckpointReader reader(checkpoint);
   if (!has_adapters(reader))
     throw Error("{}: contains no adapters, expected tensors named …{}", checkpoint.string(),
@@ -240,6 +241,7 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
         !model::is_quantized_name(t.name))
       weights.push_back(t);
   for (const StoredTensor& t : weights) {
+    if (on_tensor) on_tensor(made.tensors, std::ssize(weights));
     const std::vector<Adapter> adapters = adapters_of(reader, t, parts, settings);
     StateTensor merged;
     merged.name = t.name;
@@ -314,7 +316,7 @@ void fill_mean(std::span<CheckpointReader> readers, const StoredTensor& t, int64
 }  // namespace
 
 Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
-                             const std::string& version) {
+                             const std::string& version, const OnTensor& on_tensor) {
   if (checkpoints.size() < 2)
     throw Error("got {} checkpoint to average, expected two or more", checkpoints.size());
   std::error_code error;
@@ -337,8 +339,11 @@ Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
   });
   CheckpointWriter writer(out, {}, Existing::kIsKept);
   Averaged made;
-  for (const StoredTensor& t : readers[0].tensors()) {
+  const auto& tensors = readers[0].tensors();
+  const int64_t all = std::count_if(tensors.begin(), tensors.end(), is_weight);
+  for (const StoredTensor& t : tensors) {
     if (!is_weight(t)) continue;
+    if (on_tensor) on_tensor(made.tensors, all);
     StateTensor mean;
     mean.name = t.name;
     mean.shape = t.shape;

@@ -47,7 +47,8 @@ struct Merged {
 // Writes a checkpoint of merged weights to `out`, in f32, without optimizer state. The settings are
 // those in the checkpoint's header. Throws Error if there are no adapters, if their shapes do
 // not match the weights, or if `out` exists.
-Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version);
+Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version,
+                      const OnTensor& on_tensor = {});
 
 // ---- The mean of several checkpoints of one run (Polyak averaging), which often has a lower loss
 // than the last of them.
@@ -61,6 +62,6 @@ struct Averaged {
 // tensor at a time. Throws Error if the checkpoints have different models or tensors, if there are
 // fewer than two, or if `out` exists.
 Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
-                             const std::string& version);
+                             const std::string& version, const OnTensor& on_tensor = {});
 
 }  // namespace tessera::checkpoint

@@ -208,9 +208,12 @@ Tree header_tree(const checkpoint::CheckpointHeader& h) {
 
 std::string in_words(const checkpoint::TensorDifference& d) {
   if (!d.what.empty()) return d.what;
-  if (d.largest == 0) return with_commas(d.elements) + " elements differ";  // codes, or -0 and 0
-  return fmt::format("{} elements differ by at most {:.3g}, which is {:.3g} of the norm",
-                     with_commas(d.elements), d.largest, d.relative);
+  std::string text = d.types.empty() ? "" : d.types + ", ";
+  text += with_commas(d.elements) + " elements differ";
+  if (d.largest > 0)  // else codes, or -0 and 0
+    text += fmt::format(" by at most {:.3g}; the norm of the difference is {:.3g} of the norm",
+                        d.largest, d.relative);
+  return text;
 }
 
 Tree as_tree(const checkpoint::TensorDifference& d) {
@@ -220,6 +223,7 @@ Tree as_tree(const checkpoint::TensorDifference& d) {
   t.set("elements", Tree(d.elements));
   t.set("largest", Tree(d.largest));
   t.set("relative", Tree(d.relative));
+  t.set("types", Tree(d.types));
   return t;
 }
 
@@ -279,17 +283,6 @@ void check_tokenizer(const Path& folder) {
   }
 }
 
-// Imports the folder and shows the number of imported tensors on standard error.
-checkpoint::HfImport import_with_progress(const Path& from, const Path& out, bool with_tokenizer) {
-  StatusLine status;
-  return checkpoint::import_hf(
-      from, out, version(), with_tokenizer, [&status](int64_t done, int64_t all) {
-        if (status.is_due())
-          status.show(
-              fmt::format("importing: {} of {} tensors", format_count(done), format_count(all)));
-      });
-}
-
 // Imports a Hugging Face folder. The tokenizer is checked first, because copying the weights needs
 // more time.
 int import_folder(Args args) {
@@ -311,7 +304,10 @@ int import_folder(Args args) {
   if (!adapter.empty()) return import_adapter(from, adapter, out, json);
   const Clock clock;
   if (!without_tokenizer) check_tokenizer(from);
-  const checkpoint::HfImport made = import_with_progress(from, out, !without_tokenizer);
+  StatusLine status;
+  const checkpoint::HfImport made = checkpoint::import_hf(from, out, version(), !without_tokenizer,
+                                                          show_tensors(status, "importing"));
+  status.erase();
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));
@@ -440,7 +436,10 @@ int export_folder(Args args) {
   const Clock clock;
   const Path source = choose_checkpoint(checkpoint);
   describe_tokenizer(source, options);
-  const checkpoint::HfExport made = checkpoint::export_hf(source, to, options);
+  StatusLine status;
+  const checkpoint::HfExport made =
+      checkpoint::export_hf(source, to, options, show_tensors(status, "exporting"));
+  status.erase();
   if (json) {
     Tree t;
     t.set("folder", Tree(to));

@@ -22,7 +22,10 @@ int checkpoint_average(Args args) {
   if (!arguments.parse(args)) return 0;
   std::vector<Path> paths;
   for (const std::string& f : from) paths.push_back(choose_checkpoint(f));
-  const checkpoint::Averaged made = checkpoint::average_checkpoints(paths, out, version());
+  StatusLine status;
+  const checkpoint::Averaged made =
+      checkpoint::average_checkpoints(paths, out, version(), show_tensors(status, "averaging"));
+  status.erase();
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));

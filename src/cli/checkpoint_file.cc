@@ -1,5 +1,6 @@
 #include "cli/checkpoint_file.h"
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -41,6 +42,13 @@ checkpoint::CheckpointReader open_checkpoint(const std::string& argument,
   checkpoint::CheckpointReader reader(choose_checkpoint(argument));
   if (averages) reader.use_averages();
   return reader;
+}
+
+checkpoint::OnTensor show_tensors(StatusLine& status, std::string verb) {
+  return [&status, verb = std::move(verb)](int64_t done, int64_t all) {
+    if (status.is_due())
+      status.show(fmt::format("{}: {} of {} tensors", verb, format_count(done), format_count(all)));
+  };
 }
 
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader& checkpoint) {

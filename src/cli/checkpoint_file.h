@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cli/arguments.h"
+#include "cli/status_line.h"
 #include "data/tokenizer.h"
 
 namespace tessera::cli {
@@ -22,6 +23,9 @@ bool is_average(const std::string& weights);
 // Opens the checkpoint that choose_checkpoint() returns, to read these weights.
 checkpoint::CheckpointReader open_checkpoint(const std::string& argument,
                                              const std::string& weights);
+
+// Returns a callback that shows "VERB: 12 of 148 tensors" on the line, which must outlive it.
+checkpoint::OnTensor show_tensors(StatusLine& status, std::string verb);
 
 // Returns the tokenizer that the checkpoint contains. Throws Error if there is none.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::CheckpointReader& checkpoint);

@@ -18,8 +18,10 @@ int checkpoint_merge(Args args) {
   arguments.option(out, "--out", "CHECKPOINT", "checkpoint to create", true);
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  const checkpoint::Merged made =
-      checkpoint::merge_adapters(choose_checkpoint(from), out, version());
+  StatusLine status;
+  const checkpoint::Merged made = checkpoint::merge_adapters(
+      choose_checkpoint(from), out, version(), show_tensors(status, "merging"));
+  status.erase();
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));

@@ -12,10 +12,12 @@
 #include <ctime>
 
 #include "base/config.h"
+#include "base/count.h"
 #include "base/real.h"
 #include "base/tree.h"
 #include "cli/arguments.h"
 #include "cli/checkpoint_file.h"
+#include "cli/status_line.h"
 #include "cli/verbs.h"
 #include "config/run_section.h"
 #include "data/bpe_trainer.h"
@@ -153,10 +155,21 @@ data::PretokenizerKind word_split(const std::string& name) {
   throw UsageError("--words is '{}', expected gpt2, qwen2 or llama3", name);
 }
 
+// Shows the share of the inputs that is read, if a line is due.
+void show_reading(StatusLine& status, const data::DocumentStream& stream) {
+  if (!status.is_due()) return;
+  const int64_t read = stream.bytes_read(), all = stream.bytes_total();
+  status.show(all > 0 ? fmt::format("reading: {} {:.0f} %", train::format_bar(ratio(read, all), 20),
+                                    100 * ratio(read, all))
+                      : fmt::format("reading: {}", bytes_text(read)));
+}
+
 // Counts the pre-tokens of lines. Lines include their line ends, as in Hugging Face's trainer.
 void count_lines(data::DocumentStream& stream, data::WordCounts& counts, InvalidBytes& invalid) {
+  StatusLine status;
   Batch batch;
   while (batch.read(stream)) {
+    show_reading(status, stream);
     std::vector<std::string_view> lines;
     for (data::Document& document : batch.documents) {
       document.text += '\n';
@@ -203,13 +216,16 @@ int train_pieces(const TrainOptions& o) {
       sources_for(o), {.split = data::Split::kLines, .key = o.key, .any_bytes = o.any_bytes});
   data::Document document;
   int64_t bytes = 0;
+  StatusLine status;
   const data::NextLine next = [&](std::string& line) {
+    show_reading(status, stream);
     if (!stream.next(document)) return false;
     bytes += std::ssize(document.text);
     line = document.text;
     return true;
   };
   const std::string model = data::train_sentencepiece(next, training);
+  status.erase();
   write_out(o.out, model);
   const auto pieces = std::ssize(data::read_sentencepiece_model(model, o.out).pieces);
   if (o.json) {
@@ -248,7 +264,13 @@ int train(Args args) {
   const auto words = counts.words();
   if (words.empty()) throw Error("no text in {}", fmt::join(o.inputs, ", "));
   const double count_s = seconds_since(start);
-  const data::BpeDescription bpe = data::train_bpe(words, training);
+  StatusLine status;
+  const data::BpeDescription bpe = data::train_bpe(words, training, [&](int64_t tokens) {
+    if (status.is_due())
+      status.show(fmt::format("merging: {} of {} entries", format_count(tokens),
+                              format_count(o.vocabulary)));
+  });
+  status.erase();
   const double all_s = seconds_since(start);
   write_out(o.out, data::write_tokenizer_json(bpe));
 

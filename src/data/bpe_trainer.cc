@@ -103,7 +103,7 @@ void keep_last_of_each(std::vector<std::array<int32_t, 3>>& merges) {
 class Trainer {
  public:
   Trainer(std::span<const WordCounts::Word> words, const BpeTraining& training);
-  BpeDescription run();
+  BpeDescription run(const std::function<void(int64_t tokens)>& on_merge);
 
  private:
   void add_token(const std::string& text);
@@ -211,7 +211,7 @@ void Trainer::enqueue(Pair pair) {
   slot.new_words = {};
 }
 
-BpeDescription Trainer::run() {
+BpeDescription Trainer::run(const std::function<void(int64_t tokens)>& on_merge) {
   BpeDescription out;
   out.words = training_.words;
   for (;;) {
@@ -227,6 +227,7 @@ BpeDescription Trainer::run() {
       continue;
     }
     if (top.count < std::max<int64_t>(training_.least_count, 1)) break;
+    if (on_merge) on_merge(std::ssize(tokens_));
     const auto [left, right] = top.pair;
     const std::string text = tokens_[left] + tokens_[right];
     add_token(text);
@@ -260,8 +261,9 @@ void check_training(const BpeTraining& training) {
   }
 }
 
-BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTraining& training) {
-  return Trainer(words, training).run();
+BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTraining& training,
+                         const std::function<void(int64_t tokens)>& on_merge) {
+  return Trainer(words, training).run(on_merge);
 }
 
 }  // namespace tessera::data

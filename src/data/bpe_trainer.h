@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,7 +29,9 @@ void check_training(const BpeTraining& training);
 // neighboring tokens within words; among equally frequent pairs, the one with the lower ids.
 // Vocabulary and merges are those of Hugging Face's
 // BpeTrainer(initial_alphabet=ByteLevel.alphabet()) on the same words. The vocabulary is smaller
-// than requested if the words have no more pairs.
-BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTraining& training);
+// than requested if the words have no more pairs. `on_merge` is called before each merge with the
+// number of tokens so far.
+BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTraining& training,
+                         const std::function<void(int64_t tokens)>& on_merge = {});
 
 }  // namespace tessera::data

@@ -34,6 +34,17 @@ std::optional<OpKind> op_kind_named(std::string_view name) {
   return enumerator_named(kNames, name);
 }
 
+OpAttributes::OpAttributes() = default;
+OpAttributes::OpAttributes(const OpAttributes&) = default;
+OpAttributes::OpAttributes(OpAttributes&&) noexcept = default;
+OpAttributes& OpAttributes::operator=(const OpAttributes&) = default;
+OpAttributes& OpAttributes::operator=(OpAttributes&&) noexcept = default;
+OpAttributes::~OpAttributes() = default;
+bool OpAttributes::operator==(const OpAttributes& other) const {
+  const OpTypes::Variant &a = *this, &b = other;
+  return a == b;
+}
+
 OpAttributes default_attributes(OpKind kind) { return kMakers.at(kind)(); }
 
 const GroupRef* over_of(const OpAttributes& attributes) {

@@ -9,7 +9,7 @@
 
 #include "base/enum_array.h"
 #include "base/error.h"
-#include "ir/ops.h"
+#include "ir/op_attributes.h"
 #include "ir/value.h"
 
 namespace tessera {

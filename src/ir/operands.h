@@ -63,7 +63,7 @@ template <class Slot>
 concept OperandSlot = std::is_enum_v<Slot> && owner_of<Slot>(OpTypes())
 < kOpKinds;
 template <OperandSlot Slot>
-using OwnerOf = std::variant_alternative_t<size_t{owner_of<Slot>(OpTypes())}, OpAttributes>;
+using OwnerOf = std::variant_alternative_t<size_t{owner_of<Slot>(OpTypes())}, OpTypes::Variant>;
 template <class Slot>
 concept InputSlot = OperandSlot<Slot> && requires {
   requires std::is_same_v<typename OwnerOf<Slot>::In, Slot>;

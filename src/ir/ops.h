@@ -147,8 +147,6 @@ using OpTypes = decltype(joined(TypeList<Embedding,            //
                                          Send,              //
                                          Receive>()));
 
-using OpAttributes = OpTypes::Variant;
-
 // The number of an op's type in OpTypes, for tables and names: kind_of<Rotary>().
 enum class OpKind : uint8_t {};
 constexpr int kOpKinds = OpTypes::kSize;
@@ -168,22 +166,7 @@ constexpr OpKind kind_of() {
   return static_cast<OpKind>(kIndex);
 }
 
-inline OpKind kind_of(const OpAttributes& attributes) {
-  return static_cast<OpKind>(attributes.index());
-}
-
 std::string_view name_of(OpKind kind);
 std::optional<OpKind> op_kind_named(std::string_view name);
-// The attributes of an op of that kind, all at their defaults.
-OpAttributes default_attributes(OpKind kind);
-
-// The group of a conversion; nullptr for other ops.
-const GroupRef* over_of(const OpAttributes& attributes);
-GroupRef* over_of(OpAttributes& attributes);
-// The buffer kind whose table maps elements of a flat buffer to weights (attribute `members`);
-// kNone for ops that do not need it.
-BufferKindId members_of(const OpAttributes& attributes);
-// The type of the sum that an op adds to (attribute `accum_dtype`); nullptr where it adds to none.
-DType* sum_type(OpAttributes& attributes);
 
 }  // namespace tessera

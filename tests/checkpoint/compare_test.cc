@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "tests/checkpoint/sample_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 
@@ -50,6 +52,32 @@ TEST(Compare, SaysWhatDiffersAndByHowMuch) {
   EXPECT_EQ(found[1].what, "f32 [4, 3, 6, 24] and f32 [3, 4, 6, 24]");
   EXPECT_EQ(found[2].what, "only in the first");
   EXPECT_EQ(found[3].what, "only in the second");
+}
+
+// Values of two floating-point types are compared; a rounded one has the difference of its
+// rounding.
+TEST(Compare, SaysByHowMuchRoundedValuesDiffer) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  std::vector<float> exact = {1, 1.0f + 1.0f / 512, -2, 0.5f};
+  std::vector<uint16_t> rounded;  // bf16: the upper half of the bits of f32
+  for (const float x : exact)
+    rounded.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16));
+  StateTensor t;
+  t.name = "w";
+  t.shape = Shape{4};
+  t.data = {exact.data(), DType::kF32, t.shape};
+  save(temporary.path(), sample_header(1), {t});
+  t.dtype = DType::kBF16;
+  t.data = {rounded.data(), DType::kBF16, t.shape};
+  save(temporary.path(), sample_header(2), {t});
+  CheckpointReader a(temporary.path() / "1"), b(temporary.path() / "2");
+  const auto found = compare(a, b);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].what, "");
+  EXPECT_EQ(found[0].types, "f32 and bf16");
+  EXPECT_EQ(found[0].elements, 1);
+  EXPECT_EQ(found[0].largest, 1.0 / 512);
+  EXPECT_TRUE(compare(b, b).empty());
 }
 
 }  // namespace

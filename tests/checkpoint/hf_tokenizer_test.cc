@@ -16,7 +16,11 @@ TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {
       R"({"added_tokens": [{"id": 5, "content": "<pad>"}, {"id": 7, "content": "<|endoftext|>"}]})";
   write_file(at("hf") / "tokenizer.json", tokenizer);
   EXPECT_TRUE(import_hf(at("hf"), at("checkpoint"), "0.1.0").has_tokenizer);
-  const HfExport made = export_hf(at("checkpoint"), at("back"), {});
+  int64_t last = -1, number = 0;
+  const HfExport made = export_hf(at("checkpoint"), at("back"), {},
+                                  [&](int64_t done, int64_t all) { last = done, number = all; });
+  EXPECT_EQ(last, made.tensors - 1);
+  EXPECT_EQ(number, made.tensors);
   EXPECT_EQ(made.end_of_text, 7);
   EXPECT_EQ(read_file(at("back") / "tokenizer.json"), tokenizer);
   const Tree config = parse_json(read_file(at("back") / "config.json"), "config.json");

@@ -80,7 +80,11 @@ TEST(BpeTrainer, FollowsTheDefinition) {
     for (const char c : word.bytes) ids.push_back(c - '!' + 1);  // '!' is the first of the bytes
     as_ids.emplace_back(ids, word.count);
   }
-  const BpeDescription ours = train_bpe(words, {.vocabulary = 290});
+  std::vector<int64_t> sizes;
+  const BpeDescription ours =
+      train_bpe(words, {.vocabulary = 290}, [&](int64_t tokens) { sizes.push_back(tokens); });
+  ASSERT_GE(sizes.size(), ours.merges.size());  // merges of one text are kept once
+  EXPECT_EQ(sizes.front(), 257);
   const auto wanted = merges_by_definition(as_ids, 290);
   // Where one text comes out of two merges the two differ (Hugging Face's way); until then they
   // must not.

@@ -89,7 +89,12 @@ void expect_the_same_logits(config::RunConfig c) {
   for (int s = 1; s <= 10; ++s) trainer.step(s, 2e-2, source);
   checkpoint::save(folder.path(), header_of(c, 2), trainer.state());
   const Path merged = folder.path() / "merged";
-  EXPECT_GT(checkpoint::merge_adapters(folder.path() / "2", merged, "test").adapters, 0);
+  int64_t announced = 0;
+  const checkpoint::Merged sum = checkpoint::merge_adapters(
+      folder.path() / "2", merged, "test",
+      [&](int64_t done, int64_t all) { announced += static_cast<int64_t>(done < all); });
+  EXPECT_GT(sum.adapters, 0);
+  EXPECT_EQ(announced, sum.tensors);
   const auto tuned = logits_of(folder.path() / "2", c), plain = logits_of(merged, c);
   EXPECT_LT(distance(plain, tuned), 1e-5);
   EXPECT_GT(distance(logits_of(folder.path() / "1", c), tuned), 1e-3);  // something was learned
@@ -278,7 +283,12 @@ TEST(Average, IsTheMeanOfEachWeight) {
     checkpoint::save(folder.path(), header_of(c, static_cast<int64_t>(seed)), trainer.state());
   }
   const std::vector<Path> all = {folder.path() / "1", folder.path() / "3", folder.path() / "2"};
-  checkpoint::average_checkpoints(all, folder.path() / "mean", "test");
+  int64_t last = -1, number = 0;
+  const checkpoint::Averaged made =
+      checkpoint::average_checkpoints(all, folder.path() / "mean", "test",
+                                      [&](int64_t done, int64_t of) { last = done, number = of; });
+  EXPECT_EQ(last, made.tensors - 1);
+  EXPECT_EQ(number, made.tensors);
   checkpoint::CheckpointReader mean(folder.path() / "mean");
   EXPECT_EQ(mean.header().step, 3);
   EXPECT_EQ(mean.find("layer1.attn.out.weight|moment1"), nullptr);
