@@ -4,7 +4,7 @@ set(commit "${COMMIT}")
 if(commit STREQUAL "")
   execute_process(COMMAND git -C ${SOURCE} rev-parse --show-prefix OUTPUT_VARIABLE prefix ERROR_QUIET
     OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
-  # In a folder of another repository, its commit would say nothing about these files.
+  # SOURCE may be a folder inside another repository, whose commit does not describe these files.
   if(NOT failed AND prefix STREQUAL "")
     execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
       OUTPUT_VARIABLE commit ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -14,7 +14,7 @@ if(NOT TESSERA_CUDA STREQUAL OFF AND NOT TESSERA_SANITIZE)
   if(version GREATER_EQUAL 13)
     set(CMAKE_CUDA_COMPILER ${TESSERA_NVCC})
     if(NOT CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "Cards to compile for: 80;90;100")
+      set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPU architectures to compile for: 80;90;100")
     endif()
     enable_language(CUDA)
     # CMake 3.25 fails without this library, which CUDA 13 no longer has.

@@ -35,7 +35,7 @@ if(Python3_FOUND)
   install(FILES ${shell_files}/tessera.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
   install(FILES ${shell_files}/tessera DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
     COMPONENT program)
-  # Debian's zsh reads the second folder, and the first one only below /usr/local.
+  # Debian's zsh reads site-functions only below /usr/local, and vendor-completions below /usr.
   foreach(folder site-functions vendor-completions)
     install(FILES ${shell_files}/_tessera DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder} COMPONENT program)
   endforeach()

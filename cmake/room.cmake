@@ -39,14 +39,14 @@ function(tessera_together TARGET COUNT)
     $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 endfunction()
 
-# A program that is built once, to be tried, is first of all built soon: what most files include is
-# read once, and kernels are compiled in full for the processor at hand alone.
+# TESSERA_ONCE minimizes build time: common headers are precompiled, and kernels are compiled only for
+# this CPU, fully optimized.
 function(tessera_once ROOM)
   if(NOT TESSERA_ONCE)
     return()
   endif()
   if(ROOM STREQUAL tessera_kernels)
-    target_compile_options(${ROOM} PRIVATE -O3 -march=native)
+    target_compile_options(${ROOM} PRIVATE -march=native)
     target_compile_definitions(${ROOM} PRIVATE HWY_COMPILE_ONLY_STATIC)
     return()
   endif()
@@ -70,8 +70,8 @@ function(tessera_bundled PROGRAM)
   endif()
 endfunction()
 
-# What only tests run is optimised little: it is most of a build's time. Programs that compile verify
-# the state after each pass.
+# Test code is compiled with -O1, because it takes most of the build time. Programs that include the
+# compiler verify the state after each pass.
 function(tessera_test_program NAME SOURCES ROOMS LINK)
   foreach(room compile config plan train eval measure cli)
     if(room IN_LIST ROOMS)

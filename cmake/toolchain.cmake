@@ -9,7 +9,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(TESSERA_ONCE)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1")
 else()
-  # Kernels have -O3 (src/kernels); elsewhere it makes the program larger and no faster.
+  # Kernels are compiled with -O3 (src/kernels). Elsewhere it makes the program larger, but not faster.
   set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
   find_program(CCACHE ccache)
   if(CCACHE)

@@ -771,8 +771,8 @@ class Trained:
 
     def __init__(self, place, folder, steps, case):
         self.place = place
-        # A reward model learns from differences of scores, which a bias added to all cancels: its gradient
-        # is zero, but for rounding. So weights and moments of that bias are compared for equal bits only.
+        # A reward model learns only from differences of scores, in which a bias cancels: the gradient of the
+        # bias contains only rounding errors. So its weights and moments are compared only where bits must be equal.
         self.unlearned = "head.norm.bias" if case.get("objective.kind") == "reward" else None
         lines = metrics(folder)
         # The losses of routers and the z-loss are added to the training loss.
@@ -821,7 +821,8 @@ def relative(pairs, scales=()):
 
 
 def tensor_gap(found, any_type):
-    """Infinite for a tensor that is missing, of another shape or type, no number, or not zero as it was."""
+    """Returns the relative difference of a tensor; infinity if it is missing, has another shape or type or a NaN,
+    or if the first one is zero and the other is not."""
     gap = found["relative"]
     if found["what"] or (found["types"] and not any_type) or gap is None or not math.isfinite(gap) or (gap == 0 and found["largest"]):
         return math.inf

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Adapters of PEFT and of Tessera on random tiny models of transformers, for LoRA, rsLoRA and DoRA. Those of
-experts are of parameters (target_parameters), for which PEFT has no DoRA.
+"""Compares adapters of PEFT and of Tessera on random tiny models of transformers, for LoRA, rsLoRA and DoRA.
+Adapters of experts use target_parameters, for which PEFT does not support DoRA.
 
   import    a folder that PEFT saved gives the logits that PEFT computes
   adapter   `eval BASE --adapter FOLDER` gives the logits of the imported checkpoint, to the last bit, and with

@@ -36,10 +36,14 @@ wheel() {
   cp -r python "$scratch/wheel"
   mkdir "$files"
   tar -xzf "$scratch"/tessera-*.tar.gz --strip-components=1 -C "$files"
-  # A wheel has no symbolic links, and would contain each library twice. It gets the name that programs ask for.
+  # A wheel cannot contain symbolic links, so each library would be in it several times. Keep the name that programs load.
+  local library name
   for library in "$files"/lib/tessera/*; do
-    if [ -L "$library" ]; then mv "$(readlink -f "$library")" "$library"; fi
+    [ -L "$library" ] && continue
+    name=$(objdump -p "$library" | awk '$1 == "SONAME" { print $2 }')
+    if [ -n "$name" ] && [ "$name" != "${library##*/}" ]; then mv -f "$library" "$files/lib/tessera/$name"; fi
   done
+  find "$files/lib/tessera" -type l -delete
   rm -rf "$files/share/doc" "$files/share/man"
   "$build/tessera" --version | cut -d' ' -f2 >"$scratch/wheel/VERSION"
   cp README.md "$scratch/wheel/"
@@ -49,7 +53,7 @@ wheel() {
 for kind in "${kinds[@]}"; do
   case $kind in
     tarball | deb | wheel) ;;
-    *) echo "package.sh: there is no package '$kind'. Known: tarball deb wheel" >&2; exit 2 ;;
+    *) echo "package.sh: unknown package '$kind', expected tarball, deb or wheel" >&2; exit 2 ;;
   esac
 done
 cmake --build "$build" --target tessera >/dev/null

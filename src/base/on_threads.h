@@ -1,4 +1,4 @@
-// Runs work on several threads. No exception is lost, and it also works if the system provides
+// Runs work on several threads and rethrows their exceptions. Also works if the system provides
 // fewer threads than requested.
 #pragma once
 

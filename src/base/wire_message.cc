@@ -60,7 +60,7 @@ bool WireReader::next(WireField& out) {
   out.at = base_ + next_;
   const uint64_t tag = varint();
   // Field numbers begin at 1 and have at most 29 bits; larger tags mean that this is not a message.
-  if (tag >> 3 == 0 || tag >> 32 != 0) refuse(out.at, "no protobuf field begins here");
+  if (tag >> 3 == 0 || tag >> 32 != 0) refuse(out.at, "found no protobuf field here");
   out.number = static_cast<uint32_t>(tag >> 3);
   out.kind = static_cast<WireField::Kind>(tag & 7);
   switch (out.kind) {

@@ -28,7 +28,7 @@
 
 namespace tessera::checkpoint {
 
-// Called before each tensor of a copy, with its number, from 0, and the number of all.
+// Called before each tensor is copied, with the number of tensors already copied and the total.
 using OnTensor = std::function<void(int64_t done, int64_t all)>;
 
 struct CheckpointHeader {

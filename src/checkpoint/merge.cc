@@ -40,10 +40,10 @@ std::vector<float> whole(CheckpointReader& r, const StoredTensor& t) {
 
 // The adapter of a part of a weight W. W is seen as a matrix [rows, columns]: all dimensions other
 // than the input are flattened into rows. Of each `width` rows, the part has `count` from `first`
-// on. b is [part rows, rank] and a is [rank, columns]. The matrices of experts are one after
-// another in W, each with `rows_of_a` rows, and a has [rank, columns] for each.
+// on. b is [part rows, rank] and a is [rank, columns]. If W has one matrix per expert, each has
+// `rows_per_matrix` rows, and a is [experts, rank, columns].
 struct Adapter {
-  int64_t rank = 0, columns = 0, width = 1, first = 0, count = 1, rows_of_a = 1;
+  int64_t rank = 0, columns = 0, width = 1, first = 0, count = 1, rows_per_matrix = 1;
   double scale = 1;
   std::vector<float> a, b;
   std::vector<double> factors;  // with DoRA: m / |W + s B A| of each row of the part
@@ -70,7 +70,7 @@ struct Adapter {
     std::vector<double> sum(w, w + n);
     for (int64_t k = 0; k < rank; ++k) {
       const double factor = scale * b[row * rank + k];
-      const float* from = a.data() + (row / rows_of_a * rank + k) * columns + column;
+      const float* from = a.data() + (row / rows_per_matrix * rank + k) * columns + column;
       for (int64_t j = 0; j < n; ++j) sum[j] += factor * from[j];
     }
     for (int64_t j = 0; j < n; ++j)
@@ -117,13 +117,13 @@ Adapter adapter_of(CheckpointReader& r, const StoredTensor& w, const std::string
   x.first = part.first * inner;
   x.count = part.count * inner;
   const int64_t rows = w.shape.elements() / x.columns / x.width * x.count;
-  x.rows_of_a = rows / matrices;
-  // Sizes come from a file, so they are not multiplied, which could overflow.
-  const auto has = [&](const StoredTensor* t, int64_t of_rank) {
+  x.rows_per_matrix = rows / matrices;
+  // Sizes come from a file, so they are divided, not multiplied, which could overflow.
+  const auto has = [&](const StoredTensor* t, int64_t number, int64_t of_rank) {
     const int64_t n = t == nullptr ? 0 : t->shape.elements();
-    return n % x.rank == 0 && n / x.rank == of_rank;
+    return n % x.rank == 0 && n / x.rank % number == 0 && n / x.rank / number == of_rank;
   };
-  const bool fits = has(a, matrices * x.columns) && has(b, rows) &&
+  const bool fits = x.rows_per_matrix > 0 && has(a, matrices, x.columns) && has(b, 1, rows) &&
                     settings.dora() == (m != nullptr) &&
                     (m == nullptr || m->shape.elements() == rows);
   if (!fits) {

@@ -27,10 +27,10 @@ constexpr std::string_view kPrefix = "base_model.model.";
 
 // ---- The tensors on both sides
 
-// The parameters of the experts of a layer that have adapters. PEFT wraps the module of the experts
-// once for each of them, so the adapters of gates and values are those of the inner wrapper where
-// the down matrices have adapters, too.
-struct AdaptedExperts {
+// The parameters of experts that have adapters, the same in all layers. PEFT wraps the experts'
+// module once per parameter: if both have adapters, those of gate_up_proj belong to the inner
+// wrapper, base_layer.
+struct WrappedExperts {
   bool up = false, down = false;
   void add(const model::AdapterModule& m) {
     if (m.experts > 0) (is_up(m) ? up : down) = true;
@@ -48,7 +48,7 @@ struct AdaptedExperts {
 
 // Returns the tensors of the adapters of one module, with names as in the file.
 std::vector<model::HfTensor> tensors_of(const model::AdapterModule& m,
-                                        const AdaptedExperts& experts,
+                                        const WrappedExperts& experts,
                                         const AdapterSettings& settings, const Path& folder) {
   std::vector<model::HfTensor> all = adapter_tensors(m, settings, folder);
   for (model::HfTensor& t : all)
@@ -73,13 +73,9 @@ std::vector<std::string> unknown_targets(const AdapterSettings& settings,
   for (const std::string& target : settings.targets)
     if (std::none_of(modules.begin(), modules.end(),
                      [&](const model::AdapterModule& m) { return names(target, m); }))
-      faults.push_back(
-          target.find("experts.") != target.npos
-              ? fmt::format("target_parameters: '{}' is not a parameter of this model's experts",
-                            target)
-              : fmt::format(
-                    "target_modules: '{}' is not a module of this model that can have adapters",
-                    target));
+      faults.push_back(fmt::format(
+          "'{}' is not a module, or a parameter of experts, of this model that can have adapters",
+          target));
   return faults;
 }
 
@@ -210,7 +206,7 @@ void require_stored(const CheckpointReader& reader, const model::HfTensor& t) {
 // Adds the adapter of a module. PEFT has one A for a matrix, so two of ours that are rows of it
 // must have equal ones. The rows of B and of magnitudes are those of each.
 void add_module(CheckpointReader& reader, const model::AdapterModule& m,
-                const AdaptedExperts& experts, const AdapterSettings& settings, PeftTensors& out) {
+                const WrappedExperts& experts, const AdapterSettings& settings, PeftTensors& out) {
   for (const model::HfTensor& t : tensors_of(m, experts, settings, reader.folder())) {
     require_stored(reader, t);
     const auto [at, is_new] = out.source.emplace(t.theirs, t.ours);
@@ -241,7 +237,7 @@ StoredAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
   const SafetensorsFile file(folder / kWeightsFile);
   const std::vector<model::AdapterModule> modules = model::adapter_modules(model);
   std::vector<std::string> faults = unknown_targets(out.settings, modules);
-  AdaptedExperts experts;
+  WrappedExperts experts;
   for (const model::AdapterModule& m : modules)
     if (is_target(out.settings, m)) experts.add(m);
   std::set<std::string> used;
@@ -329,7 +325,7 @@ PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::st
   const auto has_adapter = [&](const model::AdapterModule& m) {
     return reader.find(m.ours() + std::string(model::kLoraA)) != nullptr;
   };
-  AdaptedExperts experts;
+  WrappedExperts experts;
   for (const model::AdapterModule& m : modules)
     if (has_adapter(m)) experts.add(m);
   std::set<std::string> adapted;

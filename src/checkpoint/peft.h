@@ -5,9 +5,9 @@
 //   base_model.model.<module>.lora_B.weight            [out, rank]
 //   base_model.model.<module>.lora_magnitude_vector    [out], with DoRA
 //
-// The parameters of experts (target_parameters) have those of their module, <layer>.mlp.experts: A
-// [experts · rank, in] and B [out, rank · experts]. If both parameters have adapters, gate_up_proj
-// has those of <layer>.mlp.experts.base_layer.
+// Adapters of expert parameters (target_parameters) are stored under the name of their module,
+// <layer>.mlp.experts: A [experts · rank, in] and B [out, rank · experts]. If both parameters have
+// adapters, those of gate_up_proj are stored under <layer>.mlp.experts.base_layer.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace tessera::checkpoint {
 
-// The file of a PEFT folder that has the settings.
+// The name of the settings file in a PEFT folder.
 inline constexpr const char* kPeftSettingsFile = "adapter_config.json";
 
 // Reads the settings of a PEFT folder. Throws Error for a folder without adapter_config.json, and

@@ -123,8 +123,8 @@ void add_name(std::vector<std::string>& names, std::string name) {
 }
 
 // Returns the names in target_modules. PEFT writes one name per layer for a small model:
-// "model.layers.3.self_attn.q_proj". Adapters are of all layers here; a layer that is not named has
-// no tensors, which is a fault.
+// "model.layers.3.self_attn.q_proj". Tessera adapts all layers, so a layer that is not named lacks
+// its tensors, which read_peft() reports.
 std::vector<std::string> modules_in(const Tree& config, const std::string& source) {
   const Tree* const targets = config.find("target_modules");
   if (is_null(targets) || is_empty(*targets)) return {};
@@ -139,8 +139,8 @@ std::vector<std::string> modules_in(const Tree& config, const std::string& sourc
   return modules;
 }
 
-// Returns the names in target_parameters. PEFT matches the last components of a name, so
-// "down_proj" is that of the experts there, which is "experts.down_proj" here.
+// Returns the names in target_parameters. PEFT matches the last components of a parameter's name,
+// so its "down_proj" is our "experts.down_proj".
 std::vector<std::string> parameters_in(const Tree& config, const std::string& source) {
   std::vector<std::string> parameters;
   for (const std::string& name : names_in(config, "target_parameters", source)) {
@@ -156,7 +156,7 @@ std::vector<std::string> targets_of(const Tree& config, const std::string& sourc
   for (std::string& name : parameters_in(config, source)) add_name(targets, std::move(name));
   if (targets.empty())
     throw Error(
-        "{}: has no target_modules and no target_parameters, expected a list of names such as "
+        "{}: has neither target_modules nor target_parameters, expected a list of names such as "
         "[q_proj, v_proj]",
         source);
   return targets;

@@ -136,7 +136,8 @@ void CheckpointReader::use_averages() {
   const auto is_average = [](const StoredTensor& t) { return t.name.ends_with(kAverageSuffix); };
   if (std::none_of(tensors_.begin(), tensors_.end(), is_average))
     throw Error(
-        "{}: has no exponential means of weights, because it was trained without optimizer.ema. "
+        "{}: has no exponential moving average of the weights, because it was trained without "
+        "optimizer.ema. "
         "Use --weights trained, or another checkpoint.",
         folder_.string());
   uses_averages_ = true;

@@ -18,7 +18,8 @@ struct NamedAdapters {
   std::shared_ptr<const checkpoint::StoredAdapters> adapters;  // nullptr: the model itself
 };
 
-// Adds --adapter to a command that uses the model once, or once with each of several adapters.
+// Add --adapter to a command. With add_adapters() the option may be repeated, and the command runs
+// once per adapter.
 void add_adapter(Arguments& arguments, std::string& adapter);
 void add_adapters(Arguments& arguments, std::vector<std::string>& adapters);
 

@@ -211,7 +211,7 @@ std::string in_words(const checkpoint::TensorDifference& d) {
   std::string text = d.types.empty() ? "" : d.types + ", ";
   text += with_commas(d.elements) + " elements differ";
   if (d.largest > 0)  // else codes, or -0 and 0
-    text += fmt::format(" by at most {:.3g}; the norm of the difference is {:.3g} of the norm",
+    text += fmt::format(" by at most {:.3g}; the norm of the difference is {:.3g} times the norm",
                         d.largest, d.relative);
   return text;
 }

@@ -24,7 +24,7 @@ bool is_average(const std::string& weights);
 checkpoint::CheckpointReader open_checkpoint(const std::string& argument,
                                              const std::string& weights);
 
-// Returns a callback that shows "VERB: 12 of 148 tensors" on the line, which must outlive it.
+// Returns a callback that shows "VERB: 12 of 148 tensors" in `status`, which must outlive it.
 checkpoint::OnTensor show_tensors(StatusLine& status, std::string verb);
 
 // Returns the tokenizer that the checkpoint contains. Throws Error if there is none.

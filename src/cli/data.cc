@@ -97,8 +97,8 @@ void print_counts(const data::DatasetInfo& about) {
   fmt::print("  documents   {}\n", format_count(about.documents));
   fmt::print("  tokens      {} ({}, vocabulary {}{})\n", format_count(about.tokens), ids,
              format_count(about.vocabulary),
-             about.end_of_text ? fmt::format(", end of text {}", *about.end_of_text)
-                               : std::string(", no end of text"));
+             about.end_of_text ? fmt::format(", end-of-text token {}", *about.end_of_text)
+                               : std::string(", no end-of-text token"));
 }
 
 // Prints which inputs were skipped, and which were probably not meant to be read as plain text.

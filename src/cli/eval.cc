@@ -128,7 +128,7 @@ Tree show_task(const std::string& name, const std::string& adapter, const eval::
   return t;
 }
 
-// Splits `a,b` into two names, unless a file has this name. A name that is given again is dropped.
+// Splits `a,b` into two names, unless a file has this name. Duplicate names are removed.
 std::vector<std::string> task_names(const std::vector<std::string>& given) {
   std::vector<std::string> names;
   for (const std::string& text : given) {

@@ -68,7 +68,7 @@ void require_own_set(const std::string& set, const data::Tokenizer& tokenizer, b
         found);
 }
 
-// A folder that is removed with this object.
+// A temporary folder, which the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

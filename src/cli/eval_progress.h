@@ -7,10 +7,11 @@
 
 namespace tessera::cli {
 
+// Shows the progress of one input after another.
 class EvalProgress {
  public:
   // Shows `done` of `all` items (samples, continuations, answers, bytes; all = 0: unknown) if a
-  // line is due. Erases the line when all are done. A new input begins where `done` decreases.
+  // line is due. Erases the line when all are done. A decrease of `done` starts a new input.
   void show(int64_t done, int64_t all);
 
  private:

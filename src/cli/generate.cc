@@ -388,7 +388,7 @@ int verb_generate(Args args) {
     throw UsageError("generate: expected either --prompt TEXT or --prompts FILE.");
   check_numbers(c.settings, c.batch);
   if (std::ranges::find(c.settings.stops, "") != c.settings.stops.end())
-    throw UsageError("generate --stop: the text is empty. Give a text, or leave the option out.");
+    throw UsageError("generate --stop: the text is empty. Give a text, or omit the option.");
   c.settings.sampling = sampling.options();
   const std::unique_ptr<comm::World> world =
       read_rank_info().ranks > 1 ? comm::mpi_world() : comm::self_world();

@@ -9,7 +9,7 @@ namespace tessera::cli {
 class StatusLine {
  public:
   StatusLine();
-  ~StatusLine();  // as erase()
+  ~StatusLine();  // erases the line
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
@@ -17,7 +17,7 @@ class StatusLine {
   // short commands print none.
   bool is_due() const;
   void show(const std::string& line);
-  void erase();            // on a terminal, so that a line of results can follow
+  void erase();            // erases the line on a terminal, so that results can be printed
   double seconds() const;  // since construction
 
  private:

@@ -265,12 +265,12 @@ void Sweep::report() {
     return;
   }
   show("{}", sweep::table_of(record_));
-  show("best: trial {:03}, {} {:.4f}, after {} of {} steps of all trials in full ({:.0f} %)\n",
+  show("best: trial {:03}, {} {:.4f}; the sweep ran {} steps, of {} without halving ({:.0f} %)\n",
        best, definition_.score, record_.trials[best].score(), format_count(record_.steps_taken()),
        format_count(record_.steps_in_full()),
        100 * static_cast<double>(record_.steps_taken()) /
            static_cast<double>(record_.steps_in_full()));
-  show("its run:  {}\nuse it:   tessera train {}\nreport:   tessera report {}\n",
+  show("best run: {}\nuse it:   tessera train {}\nreport:   tessera report {}\n",
        (directory_ / sweep::directory_of(best)).string(), file.string(), directory_.string());
 }
 

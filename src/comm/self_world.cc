@@ -62,7 +62,9 @@ class SelfCommunicator : public Communicator {
   std::vector<int64_t> missing() const override { return {}; }
 
  private:
-  [[noreturn]] void no_peer(int64_t peer) { CHECK(false, "a message to {} in a group of 1", peer); }
+  [[noreturn]] void no_peer(int64_t peer) {
+    CHECK(false, "send or receive with peer {} in a group of one rank", peer);
+  }
   Ticket over() {
     const Ticket t = open();
     close(t);

@@ -46,14 +46,15 @@ struct ScheduleSection {
   static constexpr Range kSteps = between(0, kExactIntegers);
 
   static void fields(auto& self, auto&& visit) {
-    visit("kind", self.kind, "shape of the learning rate after the warm-up");
+    visit("kind", self.kind, "decay of the learning rate after the warm-up");
     visit("steps", self.steps, "length of the run; 0: load, save and end", kSteps);
-    visit("warmup_steps", self.warmup_steps, "steps before the shape begins", kSteps);
+    visit("warmup_steps", self.warmup_steps, "warm-up steps, before the decay", kSteps);
     visit("warmup", self.warmup, "linear: from zero to the peak; constant: at the peak, as T5's");
     visit("min_lr_ratio", self.min_lr_ratio, "minimum learning rate divided by the peak",
           between(0, 1));
     visit("min_lr_mode", self.min_lr_mode,
-          "interpolate: min + (peak - min) x shape; clamp: max(min, peak x shape)");
+          "interpolate: min + (peak - min) x factor; clamp: max(min, peak x factor); the factor "
+          "decays from 1 to 0");
     visit(
         "decay_steps", self.decay_steps,
         "steps until the minimum, warm-up excluded (wsd: length of the last decay); 0: to the end",

@@ -231,7 +231,7 @@ class BatchReader {
   void read_more() {
     Document more;
     long_->text.erase(0, std::exchange(from_, 0));
-    CHECK(stream_.next(more), "a document without an end");
+    CHECK(stream_.next(more), "the input ended within a document");
     long_->text += more.text;
     long_->ends = more.ends;
   }

@@ -55,7 +55,7 @@ void EncodeCache::grow() {
   for (const Slot& slot : old) {
     if (slot.tag == 0) continue;
     const int32_t* ids = arena_.get() + slot.offset;
-    // A slot stores only part of the hash, so it is computed again from the word.
+    // A slot stores only part of the hash, so the hash is recomputed from the word.
     place(slot, hash_bytes({reinterpret_cast<const char*>(ids + slot.ids), slot.length}));
   }
 }

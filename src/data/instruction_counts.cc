@@ -14,7 +14,7 @@ std::string skipped_reasons(const InstructionCounts& c) {
     reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", format_count(count), reason);
   };
   add(c.skipped_long, "too long");
-  add(c.skipped_empty, "without a response to learn within the length of a row");
+  add(c.skipped_empty, "without response tokens within the row length");
   return reasons;
 }
 

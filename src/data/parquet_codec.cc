@@ -166,8 +166,7 @@ void zstd(std::string_view input, int64_t size, std::string& out) {
     if (ZSTD_isError(code) != 0)
       throw Error("a page is not zstd data: {}", ZSTD_getErrorName(code));
     written = to.pos;
-    if (code != 0 && written == 0 && in.pos == before)
-      throw Error("a page of zstd data ends too early");
+    if (code != 0 && written == 0 && in.pos == before) throw Error("a zstd page is truncated");
     return code != 0 || in.pos < in.size;
   });
 }

@@ -137,7 +137,8 @@ class SchemaBuilder {
       return n;
     }
     if (e.children < 1 || e.children > std::ssize(elements_))
-      throw Error("group '{}' of the schema has {} children", e.name, e.children);
+      throw Error("group '{}' of the schema has {} children, expected 1 to {}", e.name, e.children,
+                  elements_.size());
     for (int64_t i = 0; i < e.children; ++i)
       n.children.push_back(node(depth + 1, n.definition, n.repeated));
     n.columns = columns_ - n.first_column;

@@ -37,7 +37,7 @@ std::array<double, 3> parse_split(std::string_view split) {
     if (parts == shares.size()) refuse("more than three parts");
     double& share = shares[parts++];
     const auto [end, error] = std::from_chars(one.data(), one.data() + one.size(), share);
-    if (error != std::errc{} || end != one.data() + one.size()) refuse("not all are numbers");
+    if (error != std::errc{} || end != one.data() + one.size()) refuse("a share is not a number");
     if (!(share >= 0) || !std::isfinite(share)) refuse("a share is negative or infinite");
     if (comma == rest.npos) break;
     rest.remove_prefix(comma + 1);

@@ -34,12 +34,12 @@ struct BpeDescription {
   PretokenizerKind words = PretokenizerKind::kGpt2;
   bool ignore_merges = false;  // a word that is in the vocabulary is always one token
 
-  // ---- Not if byte_level.
+  // ---- Used only if byte_level is false.
   bool byte_fallback = false;  // a character without a token becomes its bytes, <0xE4> and so on
   std::string unknown;         // otherwise this token; empty: it is omitted
   bool fuse_unknown = false;   // neighboring unknown characters are one token
-  std::string inner_prefix;    // written before each character but the first
-  std::string end_suffix;      // written after its last character
+  std::string inner_prefix;    // written before each character but the first of a pre-token
+  std::string end_suffix;      // written after the last character of a pre-token
   std::vector<DecoderStep> decoder;
 
   TextTemplate around;  // names of the added tokens before and after a text

@@ -77,7 +77,7 @@ struct Writing {
   std::vector<std::vector<int32_t>> read;  // tokens that the model reads
   std::function<bool(std::span<const int32_t>)> enough;
   int64_t context;
-  std::function<void(int64_t)> on_texts;  // receives numbers of texts that are complete
+  std::function<void(int64_t)> on_texts;  // receives the number of texts that were completed
 
   // The length of the encoder's input.
   int64_t source_length(size_t i) const {
@@ -281,7 +281,7 @@ Written write_with_encoder(checkpoint::CheckpointReader& checkpoint, const Adapt
   return out;
 }
 
-// Returns the scores of what was written with one of the adapters.
+// Returns the scores of the texts that were generated with one adapter.
 std::vector<ExampleScore> scores_of_texts(const data::Tokenizer& tokenizer, const TaskSpec& spec,
                                           std::span<const Example> examples,
                                           const std::vector<std::vector<int32_t>>& ids) {

@@ -95,8 +95,8 @@ LogitsPlace BatchDecoder::place_of(const DecodeRange& r, int64_t slot, int64_t t
   return {cache_.share.rank_of(slot) * r.rows + row, token};
 }
 
-// Runs a program on this rank's tokens [rows, tokens], which go to the next positions of its slots.
-// Does not advance the positions.
+// Runs a program on this rank's tokens [rows, tokens], at the next positions of its slots. Does not
+// advance these positions.
 void BatchDecoder::run(const DecodeRange& r, std::span<const int32_t> tokens) {
   runtime::Executor& e = machine_->executor(r.program);
   std::ranges::copy(tokens, values<int32_t>(e, Role::kTokens).begin());

@@ -74,13 +74,13 @@ class BatchDecoder {
   // next call of step() or read().
   std::span<const float> logits(int64_t slot) const;
 
-  // Appends the first tokens of `tokens` to a slot's text, at least one. The decoder chooses how
-  // many. The logits are valid until the next call. REQUIRES: tokens is not empty and fits in the
+  // Appends a prefix of `tokens` to a slot's text. The decoder chooses its length, at least one
+  // token. The logits are valid until the next call. REQUIRES: tokens is not empty and fits in the
   // slot.
   PromptRead read(int64_t slot, std::span<const int32_t> tokens, LogitsOf which);
 
-  // Return the bytes on this rank: of the arena that weights, cache and activations share, and of
-  // the first two.
+  // Return the bytes on this rank: of the whole arena (weights, cache and activations), of the
+  // cache, and of the weights.
   int64_t memory_bytes() const { return machine_->planned_bytes(); }
   int64_t cache_bytes() const;
   int64_t weight_bytes() const;

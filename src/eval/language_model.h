@@ -15,7 +15,7 @@
 
 namespace tessera::eval {
 
-// Receives how many samples, continuations or answers of an evaluation are done, and their number.
+// Receives the number of samples, continuations or answers that are done, and the total.
 using OnProgress = std::function<void(int64_t done, int64_t all)>;
 
 struct ModelOptions {
@@ -27,10 +27,11 @@ struct ModelOptions {
   // all of it. Functions that read such a model are then collective. Must outlive the model.
   comm::World* world = nullptr;
   compile::Layout layout = {};
-  OnProgress on_progress = {};  // called by long evaluations, on this rank, unless it is empty
+  OnProgress on_progress = {};  // called on this rank during long evaluations; may be empty
 };
 
-// Returns a function that adds the items done since its last call, and reports the sum of `all`.
+// Returns a function whose argument is the number of items done since its last call. It reports
+// their running total out of `all`.
 std::function<void(int64_t)> counter(const OnProgress& on_progress, int64_t all);
 
 struct Score {

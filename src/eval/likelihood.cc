@@ -96,7 +96,7 @@ std::vector<std::pair<double, bool>> log_probabilities(const LogitsPart& part,
 }
 
 // Computes the rows of one shape, whose indices are in `which`. The last batch is filled up with
-// copies of its last row. `on_rows` receives the number of rows of each batch.
+// copies of its last row. `on_rows` receives the number of rows of each batch, without the copies.
 void compute(LogitsModel& logits, const std::vector<Row>& rows, const RowShape& shape,
              std::span<const size_t> which, comm::World* world,
              const std::function<void(int64_t)>& on_rows, std::vector<Likelihood>& out) {

@@ -1,5 +1,5 @@
-// The cost of an op as a description: its GEMMs, the query–key pairs that attention visits, the
-// bytes that it moves. It contains no machine figures; plan/op_time.h turns it into seconds.
+// Describes the cost of an op: its GEMMs, the query–key pairs that attention visits, and the bytes
+// that it moves. It contains no machine figures; plan/op_time.h turns it into seconds.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view kWorldName = "world", kStagesPrefix = "stages:";
 
-// Calls `take(part)` for each part of a text between separators, until it returns false.
+// Splits a text at a separator, and calls `take(part)` for each part until it returns false. Then
+// returns false.
 template <class Take>
 bool each_part(std::string_view text, char separator, const Take& take) {
   for (size_t at = 0; at <= text.size();) {

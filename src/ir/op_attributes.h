@@ -9,10 +9,11 @@
 namespace tessera {
 
 template <class A>
-concept IsOp = index_of<A>(OpTypes()) < kOpKinds;
+concept IsOp = index_of<A>(OpTypes())
+< kOpKinds;
 
-// A variant whose copies, comparison and destruction are compiled in op.cc only: in every source
-// that has an Op, they were two thirds of its compilation.
+// Copies, comparison and destruction are compiled only in op.cc, because they took two thirds of
+// the compile time of every source that uses Op.
 class OpAttributes : public OpTypes::Variant {
  public:
   OpAttributes();

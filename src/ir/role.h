@@ -58,8 +58,8 @@ constexpr bool starts_as_weight(Role r) { return r == Role::kIterate || r == Rol
 // Returns true if the host writes it for each micro-batch.
 constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
 
-// Returns the name of a role in the printed text. The roles of batches share "batch", report and
-// logits share "report": there the name of the value distinguishes them.
+// Returns the name of a role in printed programs. All roles of batches are printed as "batch", and
+// report and logits both as "report"; the name of the value distinguishes them.
 std::string_view name_of(Role r);
 // Returns the name of the only value with that role; empty for roles that many values have. A name
 // of kAheadTokens and kAheadLabels is followed by the value's depth, from 1.

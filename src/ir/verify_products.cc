@@ -156,8 +156,8 @@ class CommonAttributes {
 
   void expect(bool same, const Op& op, const Segment& s) {
     if (!same)
-      findings_.push_back(fmt::format(
-          "{}: its attributes are not those of the op that it belongs to", name(s, op)));
+      findings_.push_back(
+          fmt::format("{}: its attributes differ from those of the forward op", name(s, op)));
   }
 
   const Program& p_;

@@ -42,8 +42,8 @@ bool converts(const Op& op, ValueSpan values, AxisKind axis, bool same_bytes) {
 void verify_extents(const Op& op, ValueSpan values, const ShardingRule& rule,
                     const std::string& name, Findings& findings) {
   if (rule.splits.empty()) return;
-  std::map<char, std::pair<int64_t, ValueId>> known;  // the largest extent of a label, and its
-                                                      // value
+  // The largest extent of each label, and the IR value that has it.
+  std::map<char, std::pair<int64_t, ValueId>> known;
   const auto look = [&](ValueId id, const std::string& labels) {
     for (int d = 0; d < std::ssize(labels); ++d) {
       const int64_t extent = values[id].shape[d];

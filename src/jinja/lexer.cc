@@ -253,7 +253,7 @@ void Lexer::scan_string() {
   add(TokenKind::kString, std::move(value), begin);
 }
 
-// Scans what follows a backslash: Python's escapes. Others keep their backslash.
+// Scans the character after a backslash. Replaces Python's escapes; otherwise keeps the backslash.
 void Lexer::scan_escape(size_t begin, std::string& value) {
   if (at_ >= text_.size()) fail(begin, "the string is not closed");
   constexpr std::string_view kNames = "ntr\\'\"abfv", kValues = "\n\t\r\\'\"\a\b\f\v";

@@ -1,5 +1,6 @@
-// Experts with adapters by the GEMMs and experts of the device. Alternatives that never form the
-// sums of matrices and adapters: docs/decisions/expert_adapters.md.
+// Computes experts with adapters with the device's kernels: a batched GEMM computes W + scale · B
+// A, and the kernel without adapters reads the sum. docs/decisions/expert_adapters.md describes
+// alternatives that do not store these sums.
 #include "kernels/adapted_experts.h"
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 namespace tessera::kernels {
 namespace {
 
-// The experts as they are without adapters. Gradients of the sums are f32.
+// Returns the shape of the experts that run on the sums W + scale · B A. Gradients of the sums are
+// f32.
 ExpertsShape plain(ExpertsShape s) {
   s.sums = DType::kF32;
   return s;
@@ -47,15 +49,15 @@ AdaptedExperts::Matrix AdaptedExperts::matrix(int64_t outputs, int64_t inputs, i
 AdaptedExperts::AdaptedExperts(const AdaptedExpertsShape& shape, const Backend& backend)
     : shape_(shape), kernels_(backend.table()), experts_(backend.experts(plain(shape.experts))) {
   const ExpertsShape& s = shape.experts;
-  CHECK(shape.up_rank > 0 || shape.down_rank > 0, "experts with adapters of no matrix");
-  CHECK(!shape.trained || s.gradient, "a forward that trains adapters");
+  CHECK(shape.up_rank > 0 || shape.down_rank > 0, "neither up nor down has an adapter");
+  CHECK(!shape.trained || s.gradient, "adapters can be trained only by the gradient");
   up_ = matrix(2 * s.inner, s.hidden, shape.up_rank, backend);
   down_ = matrix(s.hidden, s.inner, shape.down_rank, backend);
   int64_t scratch = experts_->workspace_bytes();
   for (const Matrix* m : {&up_, &down_})
     for (const auto* gemm : {&m->merge, &m->d_a, &m->d_b})
       if (*gemm != nullptr) scratch = std::max(scratch, (*gemm)->workspace_bytes());
-  // Every array begins at a multiple of what GEMMs need on a GPU.
+  // The alignment in bytes that GEMMs on a GPU need.
   constexpr int64_t kAlignment = 256;
   const auto take = [&](int64_t size) {
     const int64_t at = bytes_;
@@ -87,8 +89,8 @@ const void* AdaptedExperts::merge(const Launch& l, const Matrix& m, const void* 
   return sum.data;
 }
 
-// The sum of the matrix and its adapter is no longer needed, so its bytes are reused for the
-// gradient in the dtype of the GEMMs.
+// Adds to the gradients of the adapter. The sum W + scale · B A is no longer needed, so its bytes
+// are reused for its gradient in the dtype of the GEMMs.
 void AdaptedExperts::add_gradients(const Launch& l, const Matrix& m,
                                    const ExpertAdapterOperands& adapter) const {
   if (!m.adapted()) return;
@@ -106,7 +108,7 @@ void AdaptedExperts::run(const Launch& l, const ExpertsOperands& experts,
                          const ExpertAdapterOperands& up, const ExpertAdapterOperands& down) const {
   ExpertsOperands o = experts;
   CHECK(o.d_up == nullptr && o.d_down == nullptr && o.d_up_bias == nullptr,
-        "gradients of experts with adapters");
+        "experts with adapters have no gradients of up, down or up_bias");
   o.up = merge(l, up_, o.up, up);
   o.down = merge(l, down_, o.down, down);
   if (shape_.trained && up_.adapted()) {

@@ -1,10 +1,10 @@
 // Experts with low-rank adapters (Hu et al. 2021), on either device:
 //
-//   up'_e = up_e + scale · up_b_e up_a_e        and the same for down, or for one of the two
+//   up'_e = up_e + scale · up_b_e up_a_e        for up, down or both
 //
-// The sums are computed into the workspace before the experts (kernels/experts.h) read them, by one
-// batch of GEMMs each, and rounded once to the dtype of the matrices. The gradient sums dup' there
-// in f32 over all rows of an expert, rounds it to the dtype of the matrices, and adds
+// A batched GEMM per matrix computes up' or down' into the workspace, rounded once to the dtype of
+// the matrices; then the experts (kernels/experts.h) read it. The gradient accumulates dup' in the
+// workspace in f32 over all rows of an expert, rounds it to the dtype of the matrices, and adds
 //
 //   d_up_b_e += scale · dup'_e up_a_eᵀ          d_up_a_e += scale · up_b_eᵀ dup'_e
 //
@@ -24,7 +24,7 @@ struct AdaptedExpertsShape {
   ExpertsShape experts;
   int64_t up_rank = 0, down_rank = 0;  // 0: that matrix has no adapter
   float scale = 1;
-  bool trained = false;  // the gradient adds to those of the adapters
+  bool trained = false;  // the gradient also computes the gradients of the adapters
   bool operator==(const AdaptedExpertsShape&) const = default;
 };
 
@@ -32,8 +32,8 @@ struct AdaptedExpertsShape {
 struct ExpertAdapterOperands {
   const void* a = nullptr;  // [E, R, inputs]
   const void* b = nullptr;  // [E, outputs, R]
-  void* d_a = nullptr;      // likewise  added to, or written if fresh
-  void* d_b = nullptr;
+  void* d_a = nullptr;      // [E, R, inputs]  added to, or written if fresh
+  void* d_b = nullptr;      // [E, outputs, R]  likewise
   bool fresh_a = false, fresh_b = false;
 };
 
@@ -43,7 +43,7 @@ class AdaptedExperts final : public PreparedKernel {
   AdaptedExperts(const AdaptedExpertsShape& shape, const Backend& backend);
 
   int64_t workspace_bytes() const override { return bytes_; }
-  // `experts` has the gradients of no weight.
+  // The weight gradients of `experts` (d_up, d_down, d_up_bias) must be null.
   void run(const Launch& l, const ExpertsOperands& experts, const ExpertAdapterOperands& up,
            const ExpertAdapterOperands& down) const;
 

@@ -1,8 +1,8 @@
 // Finds the matrices that adapters can change by the GEMMs and experts of the model's forward, and
 // their names on the other side by hf_tensors(). An adapter's A has the input dimensions of the
 // weight, and its B the output dimensions, so their tensors follow from the description of the
-// weight. Files of most families have a tensor per expert and matrix, but PEFT's adapters are those
-// of the parameters that transformers makes of them.
+// weight. Files of most families have a tensor per expert and matrix, but PEFT adapts the two
+// parameters into which transformers packs these tensors.
 #include "model/adapter_modules.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ std::string without_weight(std::string_view name) {
   return std::string(name);
 }
 
-// An adaptable weight, and how many of its dimensions are not inputs.
+// An adaptable weight, the number of its dimensions that are not inputs, and the number of experts
+// (0: it is not a weight of experts).
 struct Adaptable {
   const Value* weight = nullptr;
   int64_t outputs = 1, experts = 0;
@@ -45,8 +46,8 @@ std::map<std::string, Adaptable> adaptable_weights(const Graph& g) {
 
 constexpr std::string_view kExperts = ".experts.", kGateUp = "gate_up_proj", kDown = "down_proj";
 
-// Returns the whole of a matrix of experts on both sides, from the tensor of one expert in a file.
-// transformers' gates come first, then the values; gpt-oss has the two in turns.
+// Returns the tensor of all experts on both sides, given the tensor of one expert in a file.
+// transformers stores all gates before all values; in gpt-oss the two are interleaved.
 HfTensor whole_of_experts(const ModelConfig& m, const HfTensor& one) {
   const Shape& shape = one.shape;
   const bool up = shape.rank() == 4, in_turns = m.family == Family::kGptOss;
@@ -86,7 +87,7 @@ HfTensor a_of_experts(const HfTensor& w, int64_t rank) {
   return t;
 }
 
-// Their view is [out…, rank, E], with the outputs in the order of the matrix.
+// PEFT's B is viewed as [out…, rank, E], with the outputs in the order of the matrix.
 HfTensor b_of_experts(const HfTensor& w, int64_t rank) {
   const int64_t E = w.shape[0];
   HfTensor t;
@@ -223,7 +224,7 @@ std::vector<AdapterModule> adapter_modules(const ModelConfig& model) {
     AdapterModule m;
     m.experts = found->second.experts;
     if (m.experts > 0) {
-      // The tensors of all experts are one after another.
+      // The tensors of all experts of one matrix follow each other; the first describes them all.
       if (!modules.empty() && modules.back().tensor.ours == t.ours) continue;
       t = whole_of_experts(model, t);
     }

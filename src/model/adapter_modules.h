@@ -1,7 +1,8 @@
 // The matrices of a model that adapters can change, with the names of their Hugging Face modules:
 // the names that PEFT's target_modules and files use. The experts of a layer are not modules in
 // transformers but two parameters with one matrix per expert, which PEFT's target_parameters name:
-// "mlp.experts.gate_up_proj" and "mlp.experts.down_proj". Here each of them is a module, too.
+// "mlp.experts.gate_up_proj" and "mlp.experts.down_proj". This file treats each of them as a
+// module.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@
 namespace tessera::model {
 
 // Returns true for GEMMs that can have an adapter: those with a weight, except a router's, whose
-// output is f32. The op of experts can have adapters, too.
+// output is f32. Returns false for the op `experts`, although its matrices can have adapters.
 bool is_adaptable(const Graph& graph, const Op& op);
 
 // A matrix of one layer: a weight of a GEMM, or one part of a packed weight; or the up or down
@@ -24,15 +25,14 @@ struct AdapterModule {
   HfTensor tensor;             // the weight on both sides; `ours` is "layer3.attn.qkv.weight"
   WeightPart part;             // part of a packed weight; else all of it, without a name
   int64_t outputs = 1;         // number of leading dimensions of our weight that are not its inputs
-  int64_t experts = 0;         // number of experts whose matrices it is; 0: one matrix
+  int64_t experts = 0;         // number of experts, each with one matrix; 0: a single matrix
   std::string ours() const;    // "layer3.attn.qkv.q": the adapter's weights are named after it
   std::string module() const;  // "model.layers.3.self_attn.q_proj"
 
   // Return the adapter's weights on both sides: A [rank, in], B [out, rank], and DoRA's magnitudes
-  // [out]. `tensor` describes how the dimensions of ours follow from theirs. Of experts, our A and
-  // B have one matrix each per expert, and theirs are the matrices [E · rank, in], with the rows of
-  // an expert one after another, and [out, rank · E], with the columns of an expert at distances of
-  // E.
+  // [out]. `tensor` describes how the dimensions of ours follow from theirs. For experts, our A and
+  // B have one matrix per expert. PEFT's A is [E · rank, in], in which the rows of an expert are
+  // contiguous; its B is [out, rank · E], in which the columns of an expert have a stride of E.
   HfTensor a(int64_t rank) const;
   HfTensor b(int64_t rank) const;
   HfTensor magnitude() const;
@@ -60,8 +60,8 @@ std::string without_layer(std::string_view name);
 bool is_of_experts(std::string_view module);
 
 // Returns true if PEFT's target_modules entry `target` names the module: it is equal to its name or
-// to the last components of it. A parameter of experts is named with its module: `down_proj` alone
-// is that of an MLP.
+// to the last components of it. The name of a parameter of experts must include its module:
+// "experts.down_proj" names it, while "down_proj" names only that of an MLP.
 bool names_module(std::string_view target, std::string_view module);
 
 }  // namespace tessera::model

@@ -36,7 +36,7 @@ int64_t read_used_window(const HfReader& in, int64_t otherwise);
 void read_windows(const HfReader& in, int64_t window, const std::function<bool(int64_t)>& slides,
                   ModelConfig& m);
 
-// The same where layers from max_window_layers on slide (Qwen).
+// Does the same for Qwen. Without layer_types, layers from max_window_layers on have the window.
 void read_last_windows(const HfReader& in, ModelConfig& m);
 
 // Writes sliding_window and layer_types.

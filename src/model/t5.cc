@@ -169,8 +169,9 @@ GeluForm read_feed_forward(const HfReader& in, const char* otherwise) {
 void check_start(const HfReader& in) {
   for (const char* key : {"decoder_start_token_id", "pad_token_id"})
     if (const auto id = in.get<int64_t>(key, 0); id != 0)
-      in.refuse(key, std::to_string(id),
-                "Tessera's decoder begins with id 0, which pads its sources too, as in T5 and mT5");
+      in.refuse(
+          key, std::to_string(id),
+          "Tessera's decoder begins with id 0, which also pads encoder inputs, as in T5 and mT5");
 }
 
 void check_distances(const HfReader& in, const ModelConfig& m) {

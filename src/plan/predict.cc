@@ -108,7 +108,7 @@ std::optional<LeastDevices> least_devices(const compile::CompileRequest& request
 
 namespace {
 
-// Returns the bytes of the sums of experts and their adapters, and of the gradients of these sums.
+// Returns the workspace that adapters of experts need: the sums W + s B A, and their gradients.
 int64_t bytes_of_adapted(const Op& op, ValueSpan values) {
   const ExpertsGrad* const gradient = op.if_as<ExpertsGrad>();
   const ExpertAdapters& adapters = gradient ? gradient->adapters : op.as<Experts>().adapters;
@@ -124,7 +124,8 @@ int64_t bytes_of_adapted(const Op& op, ValueSpan values) {
   return bytes;
 }
 
-// Returns the bytes of the f32 sums of the tokens and of the rows that are processed at once.
+// Returns the bytes of the f32 sums of the tokens, of the rows that are processed at once, and of
+// adapters.
 int64_t workspace_of_experts(const Op& op, ValueSpan values) {
   const Value &x = values[op.inputs[0]], &choice = values[op.inputs[1]];
   const Shape& up = values[op.inputs[3]].shape;

@@ -49,7 +49,7 @@ struct SearchRequest {
   size_t threads = 1;
 };
 
-// One layout to look at.
+// A layout that the search evaluates, with the size of its micro-batches.
 struct Candidate {
   compile::Layout layout;
   int64_t micro = 1;
@@ -58,7 +58,7 @@ struct Candidate {
 // Returns the largest number of sequences that divides the batch of every step.
 int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp);
 
-// In a fixed order.
+// Returns the layouts to evaluate, in a fixed order.
 std::vector<Candidate> candidates(const SearchRequest& request);
 compile::CompileRequest request_of(const SearchRequest& request, const Candidate& candidate);
 // "tensor 8 x pipeline 64 x data 6, micro 1, 1f1b, ZeRO 1, recompute none"

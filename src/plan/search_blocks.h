@@ -53,7 +53,7 @@ struct StackCosts {
   // With a split backward: bytes that the input-gradient part leaves for the weight-gradient part,
   // and saved bytes that the latter still reads.
   int64_t pending_bytes = 0, kept_bytes = 0;
-  int64_t stream_gradient_bytes = 0;  // gradients that enter and leave the backward
+  int64_t stream_gradient_bytes = 0;  // hidden-state gradients that the backward reads and writes
   bool gives_memory = false;          // its backward adds to the gradient of the encoder output
 };
 

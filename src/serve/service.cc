@@ -37,10 +37,7 @@ bool same_secret(std::string_view a, std::string_view b) {
   return different == 0;
 }
 
-std::string headers_of(const ApiError& e) {
-  if (e.status() == 401) return "WWW-Authenticate: Bearer\r\n";
-  return e.status() == 429 || e.status() == 503 ? "Retry-After: 1\r\n" : e.headers();
-}
+constexpr const char* kRetry = "Retry-After: 1\r\n";
 
 std::string event_line(std::string_view data) { return fmt::format("data: {}\n\n", data); }
 
@@ -78,9 +75,9 @@ void Service::Task::add(TextEvent e) {
   }
   if (!e.ending) return;
   --open;
-  if (e.timed_out) throw ApiError(503, "", "timeout", "the request took too long.");
+  if (e.timed_out) throw ApiError(503, "", "timeout", "the request took too long.", kRetry);
   if (*e.ending == eval::Ending::kCancelled)
-    throw ApiError(503, "", "shutting_down", "the server is shutting down.");
+    throw ApiError(503, "", "shutting_down", "the server is shutting down.", kRetry);
   if (*e.ending == eval::Ending::kError)
     throw ApiError(500, "", "not_finite", "the model's logits are not finite.");
   c.finish_reason = finish_reason(*e.ending);
@@ -101,7 +98,7 @@ void Service::handle(const HttpRequest& request, Responder& responder) {
   try {
     route(request, responder);
   } catch (const ApiError& e) {
-    responder.respond(e.status(), kJson, error_body(e), headers_of(e));
+    responder.respond(e.status(), kJson, error_body(e), e.headers());
   }
 }
 
@@ -124,7 +121,8 @@ void Service::route(const HttpRequest& r, Responder& responder) {
     const std::string* const given = r.header("authorization");
     if (given == nullptr || !same_secret(*given, "Bearer " + options_.api_key))
       throw ApiError(401, "", "invalid_api_key",
-                     "expected the header 'Authorization: Bearer KEY' with the server's key.");
+                     "expected the header 'Authorization: Bearer KEY' with the server's key.",
+                     "WWW-Authenticate: Bearer\r\n");
   }
   if (r.path == "/metrics") {
     need(get, "GET");
@@ -166,7 +164,7 @@ void Service::require_known(std::string_view key, int32_t id) const {
         fmt::format("token id {} is not in the model's vocabulary of {}.", id, rules_.vocabulary));
 }
 
-// Returns the ids of a prompt; `added` are those in front of what the client sent.
+// Returns the ids of a prompt. `added` receives the number of ids put before what the client sent.
 std::vector<int32_t> Service::prompt_ids(const ApiRequest& r, size_t prompt, int64_t& added) const {
   std::vector<int32_t> ids;
   if (r.chat) {
@@ -270,9 +268,9 @@ void Service::complete(const ApiRequest& r, Responder& responder) {
     case Engine::Admission::kAccepted:
       break;
     case Engine::Admission::kFull:
-      throw ApiError(429, "", "queue_full", "too many requests are waiting. Retry later.");
+      throw ApiError(429, "", "queue_full", "too many requests are waiting. Retry later.", kRetry);
     case Engine::Admission::kDraining:
-      throw ApiError(503, "", "shutting_down", "the server is shutting down.");
+      throw ApiError(503, "", "shutting_down", "the server is shutting down.", kRetry);
   }
   // Whatever happens, the engine must not generate text that no client reads.
   struct Cancel {

@@ -373,7 +373,7 @@ double Trainer::loss_on_last_batch() {
 
 bool Trainer::can_continue() {
   StepInput again = finished_;
-  CHECK(started_.empty(), "{} steps are under way", started_.size());
+  CHECK(started_.empty(), "{} steps have not finished", started_.size());
   write(again);
   estimate_kl(config_, *engine_, program_of(config_.batch, again.step), world_, batch_);
   runtime::Executor& e = engine_->executor(program_of(config_.batch, again.step));
@@ -400,7 +400,7 @@ ValidationResult Trainer::validate(ValidationRows rows, int64_t samples,
 // group only, and its report is the loss of that group. All ranks run it the same number of times,
 // because they take part in its collectives together.
 std::vector<ValidationResult> Trainer::losses_by_group(std::span<const int> groups, int count) {
-  CHECK(started_.empty(), "{} steps are under way", started_.size());
+  CHECK(started_.empty(), "{} steps have not finished", started_.size());
   const double began = now_s_ ? now_s_() : 0;
   runtime::Executor& step = engine_->executor(program_of(config_.batch, next_.step));
   runtime::Executor& e = engine_->executor(kValidate);
@@ -431,7 +431,7 @@ std::vector<ValidationResult> Trainer::losses_by_group(std::span<const int> grou
 
 // Runs a whole step of one micro-batch, whose update is disabled.
 GradientOfBatch Trainer::gradient_of_part() {
-  CHECK(started_.empty(), "{} steps are under way", started_.size());
+  CHECK(started_.empty(), "{} steps have not finished", started_.size());
   const double began = now_s_ ? now_s_() : 0;
   runtime::Executor& step = engine_->executor(program_of(config_.batch, next_.step));
   runtime::Executor& part = engine_->executor(kRamp + config_.batch.warmup_sizes.size());

@@ -7,7 +7,7 @@ usage: studies/prediction/predict.py                        the Korthikanti rows
 
 TABLES is the folder of the two CSV files (the Korthikanti rows are in rows.py). Which rows are
 fitted follows from SEED alone; --fit does it anew, and again with the halves swapped. Writes
-results.csv (results_fitted.csv, results_swapped.csv), choice.csv and ablation.csv beside this file.
+results.csv (results_fitted.csv, results_swapped.csv), choice.csv and ablation.csv next to this file.
 --unseen (multi-node rows that no fit sees), --set (figures replaced) and --only only print.
 Needs: ninja -C build plan_rows
 """

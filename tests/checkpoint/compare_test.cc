@@ -54,8 +54,7 @@ TEST(Compare, SaysWhatDiffersAndByHowMuch) {
   EXPECT_EQ(found[3].what, "only in the second");
 }
 
-// Values of two floating-point types are compared; a rounded one has the difference of its
-// rounding.
+// Tensors of different floating-point types are compared by value: only rounded elements differ.
 TEST(Compare, SaysByHowMuchRoundedValuesDiffer) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   std::vector<float> exact = {1, 1.0f + 1.0f / 512, -2, 0.5f};

@@ -142,7 +142,7 @@ TEST_F(DamagedPeft, OfAnotherModelIsRejectedWithWhatDiffers) {
   expect_fault({"model.layers.1.self_attn.v_proj.lora_B.weight: missing, expected [12, 2]"});
   write({});
   put(kConfig, peft_config({.targets = {"q_proj", "v_proj", "query_key_value"}}));
-  expect_fault({"target_modules: 'query_key_value' is not a module of this model"});
+  expect_fault({"'query_key_value' is not a module"});
   put(kConfig, peft_config({.targets = {"q_proj"}}));
   expect_fault({"model.layers.0.self_attn.v_proj.lora_A.weight: not an adapter of this model"});
   put(kConfig, peft_config({.rank = 3}));

@@ -138,7 +138,7 @@ TEST(OptimizerGroups, WrongOnesAreRefusedWithTheirPlace) {
   expect("[{match: [embed.*], learning_rate_multiplier: -1}]",
          "optimizer.groups[0].learning_rate_multiplier = -1, expected");
   expect("[{match: [embd.weight]}]",
-         "command line: optimizer.groups[0].match has 'embd.weight', which is the name of no "
+         "command line: optimizer.groups[0].match has 'embd.weight', which does not name a "
          "weight. Did you mean 'embed.weight'?");
   expect("sgd", "expected a list of {match");
   expect("[sgd]", "expected a list of {match");

@@ -289,6 +289,25 @@ TEST(Matmul, SameBitsWithAnyNumberOfThreads) {
   for (const auto& r : results) EXPECT_EQ(r, results[0]);
 }
 
+// The GEMM of few rows scales, adds to C, and reads rows that are farther apart than k.
+TEST(Matmul, FewRowsAddAndScale) {
+  const CpuFeatures cpu = read_cpu_features();
+  for_every_target([&] {
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kF16})
+      for (const int64_t m : {1, 2, 3, 5, 8, 9, 16})
+        for (const int64_t n : {1, 2, 7, 19}) {
+          MatmulShape s{.m = m, .n = n, .k = 37, .transpose_b = true, .a = type, .b = type};
+          s.alpha = -0.75f;
+          s.accumulate = true;
+          expect_right(s, cpu);
+          s.lda = 41;
+          s.ldb = 50;
+          s.ldc = n + 3;
+          expect_right(s, cpu);
+        }
+  });
+}
+
 // A row's bits do not depend on how many other rows there are: a generated text does not depend on
 // the texts that are generated with it.
 TEST(Matmul, ARowOfFewHasTheSameBitsInAnyNumberOfRows) {

@@ -1,6 +1,7 @@
 // Moments in 8 bits: the values of the codes, quantization, and updates.
 #include "kernels/moments.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "tests/kernels/array.h"
@@ -104,7 +105,7 @@ TEST(MomentCode, EveryValueHasItsOwnCode) {
       while (x.size() % 64 != 0) x.push_back(1), codes.push_back(-1);
       const Coded y(code, x);
       for (size_t i = 0; i < x.size(); ++i)
-        if (codes[i] >= 0) EXPECT_EQ(y.bytes()[i], codes[i]) << x[i];
+        EXPECT_TRUE(codes[i] < 0 || codes[i] == y.bytes()[i]) << x[i];
     }
   });
 }

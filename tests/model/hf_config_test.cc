@@ -467,7 +467,7 @@ constexpr Refused kRefused[] = {
     {R"({"model_type": "mt5", "dense_act_fn": "relu"})", "dense_act_fn is relu"},
     {R"({"model_type": "mt5", "is_gated_act": false})", "without a gate"},
     {R"({"model_type": "mt5", "decoder_start_token_id": 5})", "begins with id 0"},
-    {R"({"model_type": "mt5", "pad_token_id": 7})", "pads its sources"},
+    {R"({"model_type": "mt5", "pad_token_id": 7})", "pads encoder inputs"},
     {R"({"model_type": "mt5", "is_encoder_decoder": false})", "without its encoder"},
     {R"({"model_type": "mt5", "relative_attention_max_distance": 16})", "more than half"},
     {R"({"model_type": "t5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false,

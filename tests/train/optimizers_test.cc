@@ -361,6 +361,24 @@ TEST_P(EveryFamilyTuned, WhatIsFrozenStays) {
   }
 }
 
+// A pattern adapts experts only if it names them.
+TEST(Adapters, PatternsOfExpertsNameThem) {
+  const auto adapted = [](const char* target) {
+    config::RunConfig c = tiny(model::Family::kMixtral);
+    c.lora.rank = 2;
+    c.lora.targets = {target};
+    const auto world = comm::self_world();
+    bool experts = false, others = false;
+    for (const auto& [name, bytes] : bytes_of(*trainer_of(c, *world)))
+      if (name.find(".lora_a") != name.npos)
+        (name.find(".experts.") != name.npos ? experts : others) = true;
+    return std::pair(others, experts);
+  };
+  EXPECT_EQ(adapted("*"), std::pair(true, false));
+  EXPECT_EQ(adapted("all-linear"), std::pair(true, false));
+  EXPECT_EQ(adapted("*.experts.*"), std::pair(false, true));
+}
+
 TEST(Adapters, TargetsAndPatternsThatNameNothingAreRefused) {
   config::RunConfig c = tiny(model::Family::kLlama);
   const auto world = comm::self_world();

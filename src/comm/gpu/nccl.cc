@@ -256,7 +256,7 @@ class NcclCommunicator : public Communicator {
     }
     check(nccl_.end(), "ncclGroupEnd");
   }
-  // Returns the staging memory for the elements of a peer.
+  // Returns the staging memory for the elements received from a peer.
   std::byte* staged(int64_t peer, int64_t stride_bytes) const {
     CHECK(staging_.data() != nullptr, "a sum of {} ranks without prepare_sums()", size());
     return staging_.data() + (peer < rank() ? peer : peer - 1) * stride_bytes;

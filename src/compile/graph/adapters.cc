@@ -78,7 +78,8 @@ class TargetNames {
           return names(target, w.first, matrix);
         });
       });
-      if (!found) require_matches("lora.targets", {target}, "weight of a GEMM", known);
+      if (!found)
+        require_matches("lora.targets", {target}, "weight that can have an adapter", known);
     }
   }
 
@@ -93,7 +94,9 @@ class TargetNames {
   }
   bool names(const std::string& target, const std::string& weight,
              const std::string& matrix) const {
-    if (target == kAllLinear) return !is_of_experts(matrix);
+    // Experts are adapted only by their own names: in all-linear or layer.mlp.* they are not meant.
+    if (is_of_experts(matrix) && target.find("experts") == target.npos) return false;
+    if (target == kAllLinear) return true;
     if (matches(target, weight) || matches(target, matrix + std::string(kWeightSuffix)))
       return true;
     const std::set<std::string> modules = modules_of(matrix);
@@ -299,7 +302,8 @@ class AdaptingExperts {
   const AdapterPolicy& policy_;
 };
 
-// The matrices of the weights that the model has, by weight, and the chosen ones of each weight.
+// Selects the matrices that get adapters, and records all matrices that it was asked about, so that
+// require() can report a target that names none of them.
 class Choice {
  public:
   Choice(const AdapterPolicy& policy, const model::ModelConfig& model)
@@ -315,7 +319,7 @@ class Choice {
     }
     return chosen;
   }
-  // Throws Error if a target names none of the weights that were asked for.
+  // Throws Error if a target names no weight for which of() was called.
   void require() const { targets_.require(policy_, weights_); }
 
  private:

@@ -59,7 +59,7 @@ void require_matches(std::string_view key, const std::vector<std::string>& patte
                      std::string_view kind, const std::vector<std::string>& names) {
   for (const std::string& p : patterns)
     if (none_matches(p, names))
-      throw Error("{} has '{}', which is the name of no {}. {}", key, p, kind, meant(p, names));
+      throw Error("{} has '{}', which does not name a {}. {}", key, p, kind, meant(p, names));
 }
 
 }  // namespace tessera::compile

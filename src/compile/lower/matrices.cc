@@ -17,7 +17,7 @@
 namespace tessera::compile {
 namespace {
 
-// Returns true for a matrix of the experts, or of an adapter of theirs.
+// Returns true if `weight` has one matrix per expert: up or down of the op, or A or B of adapters.
 bool is_of_experts(const Op& op, ValueId weight) {
   if (!op.is<Experts>()) return false;
   constexpr Experts::In kMatrices[] = {Experts::kUp,  Experts::kDown,  Experts::kUpA,

@@ -8,8 +8,9 @@
 // and not in an output (e, i) is summed over, so splitting it makes the output partial; one that
 // appears in both (b, t) is split on both sides.
 //
-// Ranks divide the adapters of experts (r, s: their ranks) as they divide the matrices: A of up and
-// B of down have no i, so their gradients are partial where i is split.
+// Adapters (r and s: the LoRA ranks for up and for down) are split along the dimensions that they
+// share with their matrix. A of up and B of down have no i, so their gradients are partial if i is
+// split.
 //
 // Without saved pairs the backward computes the up GEMM again from x; this is charged to the
 // hardware FLOPs and not to the model's, so that MFU does not count it.
@@ -25,16 +26,16 @@
 namespace tessera {
 namespace {
 
-// CHECKs the adapters of w [E, outputs…, inputs], which are the operands a and b.
+// CHECKs that a and b have the shapes of A and B of an adapter of w [E, outputs…, inputs].
 void check_adapters(const Shape& w, const Value& a, const Value& b) {
   std::vector<int64_t> outputs = w.dims();
   outputs.back() = a.shape[1];
   CHECK(a.shape == (Shape{w[0], a.shape[1], w[-1]}) && b.shape == Shape(outputs),
-        "experts {} with the adapters {} and {}", to_string(w), to_string(a.shape),
+        "experts {} have an adapter with A {} and B {}", to_string(w), to_string(a.shape),
         to_string(b.shape));
 }
 
-// CHECKs the operands that Experts and ExpertsGrad have.
+// CHECKs the operands that Experts and ExpertsGrad have in common.
 template <class A>
 void check(const A& of, const Inputs& in) {
   const int64_t experts = of.experts;
@@ -55,7 +56,8 @@ void check(const A& of, const Inputs& in) {
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const Experts& a = op.as<Experts>();
-  CHECK(in.size() == input_count(a), "experts has the inputs x, choice, weights, up and down");
+  CHECK(in.size() == input_count(a), "experts has {} inputs, expected {}", in.size(),
+        input_count(a));
   check(a, in);
   const Shape &x = in[0]->shape, &choice = in[1]->shape;
   std::vector<OutputSpec> out = {{"", in[0]->dtype, x}};
@@ -136,7 +138,7 @@ ShardingRule sharding_grad(const Op& op, ValueSpan) {
   return r;
 }
 
-// Returns the weights to whose gradients an op with these attributes adds, in order.
+// Returns the weights that the op trains, in the order of the outputs of ExpertsGrad.
 std::vector<ValueId> trained(const Op& op) {
   std::vector<ValueId> weights;
   const Experts& a = op.as<Experts>();
@@ -195,7 +197,7 @@ GemmShape weight_gradient(GemmShape s) {
   return s;
 }
 
-// The GEMM scale · B A of each adapted matrix [E, outputs…, inputs].
+// Returns the shape of the GEMM B A of each adapter. Its matrix is [E, outputs…, inputs].
 template <class A>
 std::vector<GemmShape> changes_of(const Op& op, ValueSpan values) {
   std::vector<GemmShape> all;
@@ -223,15 +225,15 @@ Cost cost(const Op& op, ValueSpan values) {
   return product_cost(op, values, Work::kGrouped, std::move(all));
 }
 
-// The GEMMs that the backward repeats: the sum of a matrix and its adapters, and without saved
-// pairs the gates and values.
+// Returns the GEMMs that the backward recomputes: B A of each adapter and, without saved pairs, the
+// up GEMM.
 std::vector<GemmShape> repeated(const Op& op, ValueSpan values, const Products& p) {
   std::vector<GemmShape> all = changes_of<ExpertsGrad>(op, values);
   if (!op.as<ExpertsGrad>().saved) all.push_back(p.up);
   return all;
 }
 
-// dB = scale · dW Aᵀ and dA = scale · Bᵀ dW have the size of the change B A.
+// The GEMMs of dB = scale · dW Aᵀ and dA = scale · Bᵀ dW have the same FLOPs as B A.
 Cost cost_grad(const Op& op, ValueSpan values) {
   const ExpertsGrad& a = op.as<ExpertsGrad>();
   const Products p = products_of(a.experts, op, values);

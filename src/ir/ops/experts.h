@@ -2,8 +2,8 @@
 // that its router chose (Shazeer et al. 2017). A choice of −1 is a dropped pair (ExpertCapacity).
 //
 // The experts may have low-rank adapters (Hu et al. 2021): up_e + scale · up_b_e up_a_e in place of
-// up_e, or the same for down, or both. All of up and down is then constant: only adapters are
-// trained.
+// up_e, or the same for down, or both. Then up, down and up_bias are frozen, and only the adapters
+// are trained.
 #pragma once
 
 #include "base/dtype.h"
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// The adapters that experts have.
+// The matrices of experts that have adapters, and the scale of these adapters.
 struct ExpertAdapters {
   bool up = false, down = false;
   double scale = 1;

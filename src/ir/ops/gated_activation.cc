@@ -7,14 +7,14 @@ namespace tessera {
 namespace {
 
 std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
-  CHECK(in.size() == 1 && in[0]->shape[-1] == 2, "gated_activation has pairs as its input");
+  CHECK(in.size() == 1 && in[0]->shape[-1] == 2, "gated_activation expects one input [..., 2]");
   const std::vector<int64_t>& dims = in[0]->shape.dims();
   return {{"", in[0]->dtype, Shape(std::vector<int64_t>(dims.begin(), dims.end() - 1))}};
 }
 
 std::vector<OutputSpec> infer_grad(const Op&, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->shape.elements() == 2 * in[1]->shape.elements(),
-        "gated_activation_grad has the inputs x and dy");
+        "gated_activation_grad expects the inputs x [..., 2] and dy [...]");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 

@@ -32,7 +32,7 @@ struct FewRows {
   bool add;
 };
 
-// Adds adjacent lanes: the sums of x, then those of y.
+// Returns the sums of adjacent lanes: those of x in the lower half, those of y in the upper half.
 HWY_INLINE V add_adjacent(V x, V y) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::Add(x, y);  // never called: a vector of one lane is its sum
@@ -60,9 +60,10 @@ HWY_INLINE V sums_of_lanes(V (&v)[count]) {
   return v[0];
 }
 
-// Computes R x S dot products, and prefetches the rows of B that are `ahead` elements later. Each
-// is summed in one vector in the order of k, whatever R and S are, so its bits depend on its two
-// rows only. R · S sums in flight hide the latency of the multiply-add.
+// Computes R x S dot products. If `ahead` is not 0, also prefetches rows of B that begin `ahead`
+// elements later. Each dot product is summed in one vector in the order of k, whatever R and S are,
+// so its bits depend on its two rows only. R · S sums in flight hide the latency of the
+// multiply-add.
 template <int R, int S, class Load>
 HWY_INLINE void dot_tile(const FewRows& w, const Load& a, const Load& b, int64_t m, int64_t n,
                          int64_t ahead) {
@@ -87,20 +88,26 @@ HWY_INLINE void dot_tile(const FewRows& w, const Load& a, const Load& b, int64_t
       sum[i] = hn::MulAdd(LoadSome(w.a, (m + i / S) * s.lda + k, s.k - k),
                           LoadSome(w.b, (n + i % S) * s.ldb + k, s.k - k), sum[i]);
   }
-  alignas(64) float products[kLanes];
-  hn::Store(hn::Mul(hn::Set(f, s.alpha), sums_of_lanes(sum)), f, products);
+  alignas(64) float products[HWY_MAX(R * S, kLanes)];
+  if constexpr (kLanes == 1) {
+    for (int i = 0; i < R * S; ++i)
+      hn::Store(hn::Mul(hn::Set(f, s.alpha), sum[i]), f, products + i);
+  } else {
+    hn::Store(hn::Mul(hn::Set(f, s.alpha), sums_of_lanes(sum)), f, products);
+  }
   for (int i = 0; i < R * S; ++i) {
     const int64_t at = (m + i / S) * s.ldc + n + i % S;
     w.c.set(at, products[i] + (w.add ? Source(w.c)[at] : 0.0f));
   }
 }
 
-// Computes a group of columns of R rows at a time, from row m on, and returns the first row that is
-// left. The first rows of a part prefetch B for all.
+// Computes the columns [group, end) of the rows from m on, R rows at a time. Returns the first row
+// that remains when fewer than R are left. Only the first R rows of a part prefetch B, because the
+// others find it in the cache.
 template <int R, class Load>
 HWY_INLINE int64_t dot_rows(const FewRows& w, const Load& a, const Load& b,
                             const PartOfProduct& part, int64_t m, int64_t group, int64_t end) {
-  constexpr int S = HWY_MIN(8, HWY_MAX(kLanes / R, 1));
+  constexpr int S = kLanes == 1 ? 8 / R : HWY_MIN(8, HWY_MAX(kLanes / R, 1));
   for (; m + R <= part.m_end; m += R) {
     int64_t n = group;
     for (; n + S <= end; n += S) {
@@ -112,7 +119,8 @@ HWY_INLINE int64_t dot_rows(const FewRows& w, const Load& a, const Load& b,
   return m;
 }
 
-// Goes by groups of columns, whose rows of B stay in the cache while all rows of A are multiplied.
+// Loops over groups of columns, whose rows of B stay in the cache while all rows of A are
+// multiplied.
 template <class Load>
 HWY_NOINLINE void multiply_rows(const FewRows& w, const Load& a, const Load& b,
                                 const PartOfProduct& part) {
@@ -120,7 +128,9 @@ HWY_NOINLINE void multiply_rows(const FewRows& w, const Load& a, const Load& b,
   for (int64_t n = part.n_begin; n < part.n_end; n += kGroup) {
     const int64_t end = HWY_MIN(n + kGroup, part.n_end);
     int64_t m = part.m_begin;
-    // A register holds each sum, and kLanes sums are stored at once.
+    // R · S <= kLanes: each sum has its own register, and one vector holds all results of a tile.
+    // Without vectors there are eight sums, too.
+    if constexpr (kLanes == 1) m = dot_rows<4>(w, a, b, part, m, n, end);
     if constexpr (kLanes >= 16) m = dot_rows<8>(w, a, b, part, m, n, end);
     if constexpr (kLanes >= 8) m = dot_rows<4>(w, a, b, part, m, n, end);
     if constexpr (kLanes >= 4) m = dot_rows<2>(w, a, b, part, m, n, end);
@@ -128,7 +138,7 @@ HWY_NOINLINE void multiply_rows(const FewRows& w, const Load& a, const Load& b,
   }
 }
 
-// For operands of two types.
+// Loads rows of either type, for A and B of different types.
 struct LoadAny {
   Source rows;
   HWY_INLINE V operator()(int64_t i) const { return Load(F(), rows, i); }

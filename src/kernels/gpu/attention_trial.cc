@@ -75,7 +75,7 @@ std::string difference(DType type, const RowKinds& kinds, std::span<const std::b
   for (size_t k = 0; k < count; ++k)
     if (!(std::sqrt(all_apart[k]) <= kWholeUlps * ulp * std::sqrt(all_length[k])))
       return fmt::format(
-          "all rows together differ by {:.2g} (2-norm), and their own norm is {:.2g}",
+          "the rows differ by {:.2g} in total (2-norm), and their own norm is {:.2g}",
           std::sqrt(all_apart[k]), std::sqrt(all_length[k]));
   return "";
 }

@@ -42,8 +42,8 @@ TEST(Passes, AssignOptimizersRefusesAPatternThatMatchesNothing) {
   } catch (const Error& e) {
     const std::string text = e.what();
     EXPECT_TRUE(
-        text.starts_with("optimizer.groups[1].match has 'layer3.mlp.up.weight', which is "
-                         "the name of no weight. Did you mean 'layer.mlp.up.weight'?"))
+        text.starts_with("optimizer.groups[1].match has 'layer3.mlp.up.weight', which "
+                         "does not name a weight. Did you mean 'layer.mlp.up.weight'?"))
         << text;
   }
 }
