@@ -16,10 +16,11 @@ config::RunConfig coded(model::Family family, OptimizerKind kind = OptimizerKind
   c.model.heads = c.model.kv_heads = 2;
   c.model.vocabulary_multiple = 128;
   c.model.feed_forward = 256;
+  c.model.context = c.data.sequence_length = 16;
   model::derive_sizes(c.model);
   c.run.threads = 1;
   c.batch.micro = 1;
-  c.batch.global = 12;
+  c.batch.global = 4;
   c.optimizer = config::optimizer_defaults(kind);
   // An epsilon for which no weight is moved by what is but a rounding of its gradient.
   c.optimizer.epsilon = 1e-4;
