@@ -91,8 +91,7 @@ TEST(MomentsIn8Bits, PipelineExpertAndContextRanks) {
   c = coded(model::Family::kLlama);
   c.layout.context = 2;
   c.layout.data = ranks().size() / 2;
-  c.layout.offload = "optimizer";
-  expect_equal(c, "llama, context, state on the host");
+  expect_equal(c, "llama, context");
 }
 
 }  // namespace

@@ -83,6 +83,17 @@ TEST_F(MomentsIn8Bits, ResumeWithTheSameBits) {
     }
 }
 
+TEST_F(MomentsIn8Bits, OnTheHostHaveTheSameBits) {
+  config::RunConfig c = coded();
+  c.precision = compile::Precision::kBf16;
+  CodedRun device(c);
+  c.layout.offload = "optimizer";
+  CodedRun host(c);
+  EXPECT_GT(host.trainer->engine().host_arena_bytes(), 0);
+  for (int64_t s = 1; s <= 3; ++s) EXPECT_EQ(host.step(s, 1e-3).loss, device.step(s, 1e-3).loss);
+  EXPECT_TRUE(host.state() == device.state());
+}
+
 // A checkpoint has f32 under the usual names, so the key may change in both directions.
 TEST_F(MomentsIn8Bits, ResumeFromAndWithMomentsInF32) {
   config::RunConfig eight = coded(), plain = coded();
