@@ -186,7 +186,10 @@ TEST_F(CudaUpdates, WithMomentsIn8Bits) {
       Both m(DType::kU8, {kN}), v(DType::kU8, {kN}), numbers(DType::kF64, {5});
       Both m_scales(DType::kF32, {kBlocks}), v_scales(DType::kF32, {kBlocks});
       fill(w, 0.5), fill(g, 3.0), fill(low, 0.0);
-      for (Both* x : {&m, &v}) fill_codes(*x);
+      for (Both* x : {&m, &v}) {
+        for (int64_t i = 0; i < kN; ++i) x->set(i, static_cast<double>(i * 37 % 256));
+        x->send(stream());
+      }
       fill(m_scales, 0.01), fill(v_scales, 1e-4, 1e-3);
       for (const auto& [i, x] : {std::pair{0, 1e-2}, std::pair{1, 7.0}, std::pair{2, 0.25},
                                  std::pair{3, skip ? 1.0 : 0.0}, std::pair{4, 0.0}})

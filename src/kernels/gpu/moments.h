@@ -26,8 +26,8 @@ __device__ inline void read_moments(const CodedMoments& a, const float* values, 
                                     float (&to)[kGroup]) {
   uint32_t words[2] = {0, 0};
   if (n == kGroup) {
-    const uint2 both = *reinterpret_cast<const uint2*>(a.codes + i);
-    words[0] = both.x, words[1] = both.y;
+    const uint64_t both = *reinterpret_cast<const uint64_t*>(a.codes + i);
+    words[0] = static_cast<uint32_t>(both), words[1] = static_cast<uint32_t>(both >> 32);
   } else {
     for (int k = 0; k < kGroup; ++k)
       if (k < n) words[k / 4] |= uint32_t{a.codes[i + k]} << k % 4 * 8;
@@ -83,7 +83,7 @@ __device__ void write_moments(const CodedMoments& a, int64_t i, int n, const flo
     words[k / 4] |= code << k % 4 * 8;
   }
   if (n == kGroup) {
-    *reinterpret_cast<uint2*>(a.codes + i) = make_uint2(words[0], words[1]);
+    *reinterpret_cast<uint64_t*>(a.codes + i) = words[0] | uint64_t{words[1]} << 32;
     return;
   }
   for (int k = 0; k < kGroup; ++k)
