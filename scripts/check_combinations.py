@@ -135,14 +135,23 @@ def preferences(kind, **keys):
     return {"objective.kind": kind, **data, **{f"objective.{key}": value for key, value in keys.items()}}
 
 
-def quantized(chosen):
-    """Weights in 4 bits. The inputs of linear layers are whole blocks of 64 on two tensor ranks, too."""
-    keys = {"lora.rank": 4, "lora.quantize": "nf4", "model.hidden": 128, "model.feed_forward": 256}
+def in_blocks(chosen):
+    """Sizes for which two tensor ranks have whole blocks of 64 of most weights."""
+    keys = {"model.hidden": 128, "model.feed_forward": 256}
     if "model.head_width" in FACTORS["model"][chosen["model"]]:
         keys["model.head_width"] = 32
     if chosen["layers"] == "wide":
         keys["model.wide_feed_forward"] = 384
     return keys
+
+
+def quantized(chosen):
+    """Weights in 4 bits. The inputs of linear layers are whole blocks of 64 on two tensor ranks, too."""
+    return {"lora.rank": 4, "lora.quantize": "nf4", **in_blocks(chosen)}
+
+
+def with_8bit_moments(chosen):
+    return {**optimizer("adamw")(chosen), "optimizer.moment_dtype": "8bit", **in_blocks(chosen)}
 
 
 def with_adapters_of_experts(chosen):
@@ -219,6 +228,7 @@ FACTORS = {
     },
     "optimizer": {
         **{kind: optimizer(kind) for kind in optimizer_kinds()},
+        "adamw 8bit": with_8bit_moments,
         "groups": lambda chosen: {"optimizer.groups": GROUPS, **epsilon(chosen, 1)},
     },
     "predictions": {"next": {}, "ahead": {"model.mtp_depth": 2, "loss.mtp_weight": 0.3}},

@@ -18,6 +18,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/dynamic_code.h"
+
 namespace tessera {
 
 constexpr int64_t kNf4Block = 64;             // weights that share a scale
@@ -54,8 +56,7 @@ constexpr Nf4ScaleMap make_nf4_scale_map() {
   int at = 1;
   for (int parts = 1; parts <= 64; parts *= 2, power /= 10)
     for (int k = 0; k < parts; ++k, ++at) {
-      // Both integers are exact, so the quotient is rounded once before it becomes an f32.
-      const auto value = static_cast<float>((2 * parts + 9 * (2 * k + 1)) / (20 * parts * power));
+      const float value = dynamic_center(parts, k, power);
       map.values[kNf4ZeroScale + at] = value;
       map.values[kNf4ZeroScale - at] = -value;
     }

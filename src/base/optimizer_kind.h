@@ -78,6 +78,10 @@ constexpr const OptimizerTraits& traits_of(OptimizerKind kind) {
 
 // Returns whether the optimizer updates a weight from its own gradient and state, in one pass.
 constexpr bool is_one_pass(const OptimizerTraits& o) { return !o.factored && !o.matrices; }
+// Returns whether the optimizer's moments may have 8 bits (base/moment_code.h).
+constexpr bool allows_8bit_moments(const OptimizerTraits& o) {
+  return is_one_pass(o) && !o.averages;
+}
 inline constexpr auto kOnePassOptimizers = [] {
   std::array<OptimizerKind,
              std::count_if(std::begin(kOptimizers), std::end(kOptimizers), is_one_pass)>

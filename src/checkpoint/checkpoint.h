@@ -23,21 +23,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/tree.h"
+#include "checkpoint/state_tensor.h"
 #include "tensor/tensor.h"
 
 namespace tessera::checkpoint {
 
 // Called before each tensor is copied, with the number of tensors already copied and the total.
 using OnTensor = std::function<void(int64_t done, int64_t all)>;
-
-// A piece of state to save: `data` contains the box [begin, end) of the global value, row-major.
-struct StateTensor {
-  std::string name;
-  DType dtype = DType::kF32;
-  Shape shape;                      // global
-  std::vector<int64_t> begin, end;  // one entry per dimension; both empty: the whole value
-  TensorView data;                  // the piece; its dtype is `dtype`
-};
 
 struct CheckpointHeader {
   int64_t step = 0;       // completed optimizer steps
@@ -61,9 +53,6 @@ struct SaveGroup {
 
 // How to treat a checkpoint that already exists at the path of a new one.
 enum class Existing : uint8_t { kIsReplaced, kIsKept };
-
-// Fills elements [first, first + count) of a piece, in row-major order, into `out`.
-using FillPiece = std::function<void(int64_t first, int64_t count, std::byte* out)>;
 
 // A piece of a tensor in a file of the checkpoint.
 struct StoredPiece {
@@ -100,7 +89,7 @@ class CheckpointWriter {
   void on_full_disk(std::function<bool()> make_space) {
     file_->on_full_disk(std::move(make_space));
   }
-  // Writes a piece directly from the view, without a copy.
+  // Writes a piece directly from the view, without a copy, or with StateTensor::fill.
   void add(const StateTensor& tensor);
   // Writes a piece that `fill` computes in parts; `tensor.data` is not used.
   void add_streamed(const StateTensor& tensor, const FillPiece& fill);

@@ -81,6 +81,15 @@ std::vector<StoredTensor> merge(std::vector<StoredTensor> pieces) {
 
 }  // namespace
 
+TensorView data_of(const StateTensor& piece, std::vector<std::byte>& memory) {
+  if (!piece.fill) return piece.data;
+  TensorView data = piece.data;
+  memory.resize(static_cast<size_t>(data.bytes()));
+  data.data = memory.data();
+  piece.fill(0, data.elements(), memory.data());
+  return data;
+}
+
 CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group, Existing existing)
     : folder_(std::move(folder)), group_(std::move(group)), existing_(existing) {
   // "checkpoint/" and "checkpoint" name the same folder.
@@ -123,6 +132,7 @@ StoredPiece& CheckpointWriter::begin_piece(const StateTensor& tensor) {
 }
 
 void CheckpointWriter::add(const StateTensor& tensor) {
+  if (tensor.fill) return add_streamed(tensor, tensor.fill);
   const auto* data = static_cast<const std::byte*>(tensor.data.data);
   CHECK(tensor.data.dtype == tensor.dtype, "'{}' is {}, its data {}", tensor.name,
         name_of(tensor.dtype), name_of(tensor.data.dtype));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/newton_schulz.h"
 #include "base/optimizer_kind.h"
 
@@ -17,8 +18,8 @@ struct OptimizerPolicy {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   double rate_multiplier = 1;   // multiplies the scheduled learning rate
   bool decays_vectors = false;  // norms and biases too
-  bool bf16_moments = false;
-  bool stochastic = true;  // rounding of state that is bf16 without a master
+  DType moments = DType::kF32;  // or bf16, or u8: in 8 bits (base/moment_code.h)
+  bool stochastic = true;       // rounding of state that is bf16 without a master
   // Adafactor's: 1 - t^-decay_power is the decay of the second moment.
   double decay_power = 0.8, clip_threshold = 1, min_parameter_scale = 1e-3;
   bool scale_parameter = true;

@@ -106,6 +106,8 @@ constexpr ForeignKey kKeys[] = {
     {"max_grad_norm", kHfAndAxolotl, "optimizer.clip_norm"},
     {"max_norm", kTitan, "optimizer.clip_norm"},
     {"exp_avg_dtype", kMegatron, "optimizer.moment_dtype"},
+    {"optim_bits", "bitsandbytes", "optimizer.moment_dtype",
+     "use `optimizer.moment_dtype`: fp32 | bf16 | 8bit"},
     {"unfrozen_parameters", kAxolotl, "optimizer.freeze",
      "use `optimizer.freeze`, which lists the weights that are not trained"},
     {"ema_decay", "NeMo, common abbreviation", "optimizer.ema"},

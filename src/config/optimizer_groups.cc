@@ -10,7 +10,7 @@ namespace tessera::config {
 namespace {
 
 // Keys of the section that hold for the whole run.
-constexpr std::string_view kOfTheRun[] = {"learning_rate", "clip_norm", "ema",   "moment_dtype",
+constexpr std::string_view kOfTheRun[] = {"learning_rate", "clip_norm", "ema",
                                           "rounding",      "freeze",    "groups"};
 constexpr const char* kWanted =
     "a list of {match: [NAME, ...], learning_rate_multiplier: NUMBER, kind: ..., ...}";
@@ -153,10 +153,34 @@ void check_muon_keys(const OptimizerSection& optimizer, KeyErrors& errors) {
           name_of_entry(optimizer.kind));
 }
 
+// Adds an error for moments in 8 bits of an optimizer that does not support them.
+void check_moments(const OptimizerSection& optimizer, KeyErrors& errors) {
+  const auto wrong = [](const OptimizerSection& o) {
+    return o.moment_dtype == MomentType::k8Bit && !allows_8bit_moments(traits_of(o.kind));
+  };
+  constexpr const char* kSupported = "adamw, lion and sgd";
+  if (wrong(optimizer))
+    errors.add(
+        "optimizer.moment_dtype",
+        "= 8bit, but optimizer.kind is {}, expected one of {}. Set optimizer.moment_dtype to "
+        "auto, fp32 or bf16, or use another optimizer.",
+        name_of_entry(optimizer.kind), kSupported);
+  for (size_t i = 0; i < optimizer.groups.size(); ++i) {
+    const OptimizerSection settings = settings_of(optimizer.groups[i], optimizer);
+    if (wrong(settings))
+      errors.add(
+          path_of(i, "moment_dtype"),
+          "= 8bit, but the group's kind is {}, expected one of {}. Add moment_dtype: fp32 to "
+          "the group.",
+          name_of_entry(settings.kind), kSupported);
+  }
+}
+
 }  // namespace
 
 void check(const OptimizerSection& optimizer, KeyErrors& errors) {
   check_muon_keys(optimizer, errors);
+  check_moments(optimizer, errors);
   for (size_t i = 0; i < optimizer.groups.size(); ++i) {
     OptimizerGroupSection group = optimizer.groups[i];
     OptimizerSection settings = settings_of(group, optimizer);

@@ -16,10 +16,10 @@
 
 namespace tessera::config {
 
-enum class MomentType : uint8_t { kAuto, kFp32, kBf16 };
+enum class MomentType : uint8_t { kAuto, kFp32, kBf16, k8Bit };
 enum class Decay : uint8_t { kMatrices, kAll };
 
-constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16"; }
+constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16|8bit"; }
 constexpr const char* enum_names(Decay) { return "matrices|all"; }
 
 enum class NewtonSchulzType : uint8_t { kF32, kBf16 };
@@ -80,7 +80,8 @@ struct OptimizerSection {
           "generate and export can use (--weights ema); 0: no average",
           between(0, kBelowOne));
     visit("moment_dtype", self.moment_dtype,
-          "dtype of the moments; auto: bf16 with precision bf16_sr, else fp32");
+          "dtype of the moments; auto: bf16 with precision bf16_sr, else fp32; 8bit: codes of 8 "
+          "bits with a scale per 64 (adamw, lion, sgd)");
     visit("rounding", self.rounding,
           "rounding of weights and moments that are stored in bf16 only");
     visit("decay_power", self.decay_power,
@@ -117,7 +118,7 @@ OptimizerSection optimizer_defaults(OptimizerKind kind);
 
 // Returns the settings of the weights of a group. Keys that the group does not set come from
 // `optimizer`, or from the defaults of the group's kind if it is a different one. Keys of the whole
-// run (learning_rate, clip_norm, ema, moment_dtype, rounding, freeze) always come from `optimizer`.
+// run (learning_rate, clip_norm, ema, rounding, freeze) always come from `optimizer`.
 OptimizerSection settings_of(const OptimizerGroupSection& group, const OptimizerSection& optimizer);
 // Returns the index of the first group that a weight matches, or nothing. `name` has no layer
 // number: "layer.attn.qkv.weight".

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "data/span_corruption.h"
 
 namespace tessera::config {
@@ -13,16 +14,28 @@ int64_t target_tokens(const DataSection& d) {
 
 namespace {
 
+DType moments_of(MomentType type, compile::Precision precision) {
+  switch (type) {
+    case MomentType::kAuto:
+      return precision == compile::Precision::kBf16Sr ? DType::kBF16 : DType::kF32;
+    case MomentType::kFp32:
+      return DType::kF32;
+    case MomentType::kBf16:
+      return DType::kBF16;
+    case MomentType::k8Bit:
+      return DType::kU8;
+  }
+  CHECK(false, "unknown dtype of moments {}", static_cast<int>(type));
+}
+
 compile::OptimizerPolicy policy_of(const OptimizerSection& o, compile::Precision precision) {
-  const bool low = precision == compile::Precision::kBf16Sr;
   return {.kind = o.kind,
           .beta1 = o.beta1,
           .beta2 = o.beta2,
           .epsilon = o.epsilon,
           .weight_decay = o.weight_decay,
           .decays_vectors = o.weight_decay_applies_to == Decay::kAll,
-          .bf16_moments =
-              o.moment_dtype == MomentType::kAuto ? low : o.moment_dtype == MomentType::kBf16,
+          .moments = moments_of(o.moment_dtype, precision),
           .stochastic = o.rounding == Rounding::kStochastic,
           .decay_power = o.decay_power,
           .clip_threshold = o.clip_threshold,

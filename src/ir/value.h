@@ -10,6 +10,7 @@
 #include "base/enum_array.h"
 #include "base/id.h"
 #include "base/shape.h"
+#include "ir/role.h"
 
 namespace tessera {
 
@@ -47,47 +48,6 @@ struct Sharding {
   Sharding() { place.fill(kReplicated); }
   bool operator==(const Sharding&) const = default;
 };
-
-// The role of a value, which decides its buffer.
-enum class Role : uint8_t {
-  kWeight,          // a parameter of the model, in the dtype that GEMMs read
-  kMaster,          // its f32 copy, if GEMMs read a narrower dtype than updates need
-  kGradient,        // gradient of a weight: sum over the loss tokens of the step
-  kMoment1,         // running mean of gradients
-  kMoment2,         // running mean of their squares
-  kIterate,         // the sequence of weights that gradients update (schedule-free optimizers)
-  kAverage,         // exponential mean of a weight over the steps
-  kFactoredMoment,  // running means of squares per row and column of a matrix (Adafactor)
-  kPacked,          // a weight in the memory layout that the GEMM library prefers
-  kBatch,           // an input of a micro-batch; inputs of the model have the roles that follow:
-  kTokens,          // token ids
-  kLabels,          // token ids to predict
-  kPositions,
-  kSamples,      // indices of the samples
-  kDocuments,    // index of the document of each token
-  kAheadTokens,  // token ids some positions ahead, one value per depth (multi-token prediction)
-  kAheadLabels,  // labels likewise
-  kAnswers,      // number of the answer that each label belongs to; -1: none
-  kReferences,   // figures of the answers of a row: see ir/ops/preference.h
-  kSource,       // token ids that an encoder reads
-  kStep,         // learning rate, step number, seed: see ir/state.h
-  kReport,       // loss, tokens, squares: see ir/state.h
-  kLogits,       // logits of all tokens, for the host
-  kCache,        // keys and values of the tokens processed so far
-  kHidden,       // hidden states between blocks
-  kHiddenGradient,
-  kActivation,  // inside a block; saved if the backward reads it
-  kScratch,     // gradients of activations, workspaces: exist within one segment
-};
-constexpr size_t count_of(Role) { return static_cast<size_t>(Role::kScratch) + 1; }
-
-// Returns true for optimizer state with an element for each element of its weight.
-constexpr bool is_state_of_elements(Role r) { return r >= Role::kMoment1 && r <= Role::kAverage; }
-// Returns true for optimizer state whose initial value is that of its weight; other state is zero.
-constexpr bool starts_as_weight(Role r) { return r == Role::kIterate || r == Role::kAverage; }
-
-// Returns true if the host writes it for each micro-batch.
-constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
 
 // The purpose of a value that is a copy of another one, because it is computed or stored twice.
 enum class CopyKind : uint8_t {
@@ -172,12 +132,6 @@ struct Value {
 using ValueVector = IdVector<ValueId, Value>;
 using ValueSpan = IdSpan<ValueId, Value>;
 
-// Returns the name of a role in printed programs. All roles of batches are printed as "batch", and
-// report and logits both as "report"; the name of the value distinguishes them.
-std::string_view name_of(Role r);
-// Returns the name of the only value with that role; empty for roles that many values have. A name
-// of kAheadTokens and kAheadLabels is followed by the value's depth, from 1.
-std::string_view value_name(Role r);
 // Returns the suffix that is appended to a value's name for such a copy.
 std::string_view suffix_of(CopyKind c);
 

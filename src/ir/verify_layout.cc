@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 
+#include "base/moment_code.h"
 #include "ir/names.h"
 #include "ir/rule.h"
 #include "ir/verify.h"
@@ -63,7 +64,7 @@ Findings verify_gaps(const Program& p, BufferKindId kind) {
 }
 
 // A kind with `like` has the same elements as that kind of weights: its members, if there is one
-// per weight, are at the same elements.
+// per weight, are at the same elements. Scales are one per block of elements.
 Findings verify_like(const Program& p, BufferKindId kind) {
   const BufferKind& k = p.kind(kind);
   const BufferKind& like = p.kind(k.like);
@@ -72,7 +73,8 @@ Findings verify_like(const Program& p, BufferKindId kind) {
   const auto elements = [&](const BufferKind& of) {
     return of.bytes / size_of(p[of.values[0]].dtype);
   };
-  const bool flat = k.values.size() == 1 && p[k.values[0]].shape == Shape{elements(like)};
+  const int64_t block = is_moment_scale(p[k.values[0]].role) ? kMomentBlock : 1;
+  const bool flat = k.values.size() == 1 && p[k.values[0]].shape == Shape{elements(like) / block};
   if (flat) return verify_gaps(p, kind);
   bool same = k.values.size() == like.values.size() && elements(k) == elements(like);
   for (size_t i = 0; same && i < k.values.size(); ++i)

@@ -8,11 +8,15 @@
 // of block (e / 4, lane t) of Philox{key}: the upper half for w, the lower half for m, and the xor
 // of the two for v, so any two of them are independent. The result depends only on key, step,
 // element and x. Infinities and NaN are preserved.
+//
+// Moments in 8 bits (base/moment_code.h) are read and quantized within the pass: the weights are
+// updated with the f32 moments before they are rounded.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "base/moment_code.h"
 #include "base/optimizer_kind.h"
 #include "kernels/kernel.h"
 #include "tensor/tensor.h"
@@ -42,16 +46,19 @@ struct UpdateRange {
   int64_t element = 0;
 };
 
-// Ranges are in ascending order and do not overlap; elements outside of them are not changed.
+// Ranges are in ascending order and do not overlap; elements outside of them are not changed. If
+// moments have 8 bits, each range begins at a multiple of 64 elements, and the scale of a block
+// belongs to the elements of the block that are in the range.
 struct Update {
   TensorView weights = {};      // [n] f32 or bf16  updated (the master weights, if there are any)
-  TensorView m = {}, v = {};    // [n] f32 or bf16  updated; none if the optimizer has none.
-                                // schedule_free: weights is x, m is z
+  TensorView m = {}, v = {};    // [n] f32, bf16 or u8 (codes)  updated; none if the optimizer has
+                                // none. schedule_free: weights is x, m is z; not u8
   TensorView gradient = {};     // [n] f32, bf16 or f16
   TensorView weights_low = {};  // [n]  written: weights (schedule_free: y) rounded to nearest; or
                                 // none
   std::span<const UpdateRange> ranges = {};
   bool stochastic = false;
+  TensorView m_scales = {}, v_scales = {};  // [n / 64, rounded up] f32  updated, if m and v are u8
 };
 
 struct UpdateArgs {

@@ -252,7 +252,21 @@ class KernelBench {
       // the gradient and writes 16 bits; the others have one moment.
       time(std::string(rule.name), kHigh, static_cast<double>(n) * (rule.moment2 ? 30 : 22), o,
            kernels::UpdateArgs{kind, u, {.weight_decay = 0.1}, l.numbers});
+      if (allows_8bit_moments(rule)) coded_update(o, kind, u, l);
     }
+  }
+
+  // The same with moments in 8 bits: per moment a byte, and a scale per 64, are read and written.
+  void coded_update(Operands& o, OptimizerKind kind, kernels::Update u, const Layer& l) {
+    const int64_t n = u.weights.elements(), blocks = (n + kMomentBlock - 1) / kMomentBlock;
+    const auto codes = [&] { return o.numbers(DType::kU8, {n}); };
+    u.m = codes();
+    u.m_scales = o.numbers(kHigh, {blocks});
+    if (u.v) u.v = codes(), u.v_scales = o.numbers(kHigh, {blocks});
+    const double moments = (u.v ? 2 : 1) * (2 + 8.0 / kMomentBlock);
+    time(std::string(traits_of(kind).name) + " 8bit", kHigh,
+         static_cast<double>(n) * (14 + moments), o,
+         kernels::UpdateArgs{kind, u, {.weight_decay = 0.1}, l.numbers});
   }
 
   // Adafactor's three passes over a weight of the feed-forward layer.

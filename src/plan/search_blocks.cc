@@ -67,9 +67,9 @@ class Measure {
     c.trained = !g.frozen;
     if (g.frozen) return c;
     for (const BufferKindId k : g.state) {
-      if (k == g.factors)
-        c.factor_bytes += p_.kind(k).bytes;
-      else if (k != g.weights)
+      if (k == g.factors) c.factor_bytes += p_.kind(k).bytes;
+      // Scales are a fraction of a byte per element; without them the sum remains a lower bound.
+      else if (k != g.weights && !is_moment_scale(p_[p_.kind(k).values.at(0)].role))
         c.kept_bytes += size_of(p_[p_.kind(k).values.at(0)].dtype);
     }
     c.sum_bytes = size_of(p_[p_.kind(g.gradients).values.at(0)].dtype);

@@ -37,7 +37,7 @@ struct GroupCost {
   bool trained = true;     // false: frozen, so without gradients, optimizer state and update
   bool read_back = false;  // a backward reads the weights
   int64_t elements = 0;
-  int64_t weight_bytes = 0, kept_bytes = 0;  // per element: weight, optimizer state
+  int64_t weight_bytes = 0, kept_bytes = 0;  // per element: weight, optimizer state without scales
   int64_t factor_bytes = 0;                  // Adafactor's factors, which every rank has in full
   int64_t sum_bytes = 0, wire_bytes = 0;     // per element: gradient sum, gradient on the wire
   int64_t squares_ns = 0, update_ns = 0;     // for all elements on one rank

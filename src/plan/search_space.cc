@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "compile/compile.h"
 #include "compile/layout_check.h"
 #include "compile/schedule/schedule_passes.h"
 #include "model/family.h"
@@ -52,6 +53,29 @@ bool divides_model(const compile::CompileRequest& r, int64_t tensor) {
   return m.heads % tensor == 0 && model::inner_width(m) % tensor == 0 &&
          m.wide_feed_forward % tensor == 0 && expert % tensor == 0 &&
          (!copies || compile::can_copy_heads(r));
+}
+
+// Returns true unless the ranks of this tensor degree would cut blocks of moments in 8 bits, which
+// the compiler finds out.
+bool keeps_blocks(const compile::CompileRequest& r, int64_t tensor) {
+  const auto is_coded = [](const compile::OptimizerPolicy& o) { return o.moments == DType::kU8; };
+  const bool any = is_coded(r.optimizer) || std::any_of(r.groups.begin(), r.groups.end(),
+                                                        [&](const compile::OptimizerGroup& g) {
+                                                          return is_coded(g.policy);
+                                                        });
+  if (!any || tensor == 1) return true;
+  compile::CompileRequest divided = r;
+  divided.layout = compile::Layout();
+  divided.layout.tensor = tensor;
+  divided.layout.sequence_parallel = false;
+  divided.microbatches = 1;
+  divided.measures_noise = false;
+  try {
+    compile::compile(divided, Target());
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 // Returns the degrees of context parallelism to try: divisors of the devices and of the tokens.
@@ -147,7 +171,7 @@ int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp) {
 std::vector<Candidate> candidates(const SearchRequest& r) {
   std::vector<Candidate> all;
   for (const int64_t tensor : divisors(r.devices)) {
-    if (!divides_model(r.base, tensor)) continue;
+    if (!divides_model(r.base, tensor) || !keeps_blocks(r.base, tensor)) continue;
     for (const int64_t context : contexts(r, r.devices / tensor))
       add_degrees(r, tensor, context, all);
   }

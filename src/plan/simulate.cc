@@ -26,9 +26,7 @@ namespace {
 
 // ---- Adds up the bytes and times of a stage by optimizer.
 
-bool is_optimizer_state(Role r) {
-  return r == Role::kMaster || is_state_of_elements(r) || r == Role::kFactoredMoment;
-}
+bool is_optimizer_state(Role r) { return is_flat_state(r) || r == Role::kFactoredMoment; }
 
 // Returns the kind of the weights that an optimizer-state buffer kind belongs to; kNone for other
 // kinds.

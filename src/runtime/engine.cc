@@ -11,6 +11,7 @@
 #include "base/shape.h"
 #include "comm/world.h"
 #include "kernels/elementwise.h"
+#include "kernels/moments.h"
 #include "kernels/update.h"
 #include "runtime/host_executor.h"
 #include "runtime/initialise.h"
@@ -52,7 +53,9 @@ void check_agreement(const Program& a, const Program& b) {
     const auto y = ours.find({x.name, x.begin});
     if (y == ours.end()) continue;
     CHECK(place_of(a, y->second->kind, x.layer) == place_of(b, x.kind, x.layer) &&
-              y->second->first == x.first && y->second->dtype == x.dtype,
+              y->second->first == x.first && y->second->dtype == x.dtype &&
+              (!x.scales ||
+               place_of(a, y->second->scales, x.layer) == place_of(b, x.scales, x.layer)),
           "programs {} and {} disagree on {}", a.name, b.name, x.name);
   }
   // Programs share caches of keys and values. A program with fewer sequences has a part of a cache.
@@ -173,13 +176,57 @@ void Engine::initialise(const StateShard& of, uint64_t seed) {
   const Value& value = program()[shard.weight];
   // A quantized weight is computed from another value, which has the random numbers.
   if (shard.role == Role::kWeight && value.of != kNone) return;
+  if (shard.role != Role::kWeight) return clear(shard);
   const TensorView v = view(shard);
-  if (shard.role != Role::kWeight)
-    kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()}, kernels::ClearArgs{flat(v)});
-  else
-    initialise_part(v, shard.shape, {shard.begin, shard.end}, value.initial,
-                    hash_name(shard.name, seed), kernels_->threads());
+  initialise_part(v, shard.shape, {shard.begin, shard.end}, value.initial,
+                  hash_name(shard.name, seed), kernels_->threads());
   written(v);
+}
+
+namespace {
+
+MomentCode code_of(const StateShard& x) {
+  CHECK(x.scales, "{} has no scales", x.name);
+  return x.role == Role::kMoment1 ? MomentCode::kSigned : MomentCode::kUnsigned;
+}
+
+}  // namespace
+
+Engine::MomentBlocks Engine::moment_blocks(const StateShard& x) const {
+  const int64_t end = x.first + Box{x.begin, x.end}.elements();
+  const int64_t block = x.first / kMomentBlock;
+  const int64_t blocks = (end + kMomentBlock - 1) / kMomentBlock - block;
+  const auto fetch = [&](BufferKindId kind, int64_t unit) {
+    return executors_[0]->fetch(elements(program(), kind, x.layer, block * unit, blocks * unit));
+  };
+  return {fetch(x.kind, kMomentBlock), fetch(x.scales, 1), code_of(x),
+          x.first - block * kMomentBlock};
+}
+
+int64_t Engine::moments_in_buffer(const StateShard& x) const {
+  return program()[program().kind(x.kind).values.at(0)].local().elements();
+}
+
+void Engine::write_moments(const StateShard& x, std::span<const float> all) const {
+  const auto n = std::ssize(all);
+  const TensorView codes = executors_[0]->fetch(elements(program(), x.kind, x.layer, 0, n));
+  const TensorView scales =
+      executors_[0]->fetch(elements(program(), x.scales, x.layer, 0, n / kMomentBlock));
+  kernels::quantize_moments(
+      all, code_of(x), {codes.as<uint8_t>(), static_cast<size_t>(codes.elements())},
+      {scales.f32(), static_cast<size_t>(scales.elements())}, kernels_->threads());
+  written(codes);
+  written(scales);
+}
+
+// A block has moments of one weight, so its scale may be cleared with any of them.
+void Engine::clear(const StateShard& x) const {
+  const auto clear_view = [&](const TensorView& v) {
+    kernels::launch(kernels::Cpu(), {.threads = kernels_->threads()}, kernels::ClearArgs{flat(v)});
+    written(v);
+  };
+  clear_view(view(x));
+  if (x.scales) clear_view(moment_blocks(x).scales);
 }
 
 bool Engine::keeps_iterates() const {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "base/moment_code.h"
 #include "ir/state/local_state.h"
 #include "runtime/executor.h"
 
@@ -55,6 +57,20 @@ class Engine {
   TensorView view(const StateShard& shard, size_t program = 0) const;
   // Must be called after the host has written to a result of view().
   void written(const TensorView& view) const;
+
+  // The blocks of moments in 8 bits that have those of a shard with StateShard::scales. On a GPU
+  // both views are new copies on the host.
+  struct MomentBlocks {
+    TensorView codes, scales;  // [64 · blocks] u8, [blocks] f32
+    MomentCode code = MomentCode::kSigned;
+    int64_t first = 0;  // index of the shard's first moment in `codes`
+  };
+  MomentBlocks moment_blocks(const StateShard& shard) const;
+  // Returns the number of moments in the buffer of such a shard, and quantizes all of them.
+  int64_t moments_in_buffer(const StateShard& shard) const;
+  void write_moments(const StateShard& shard, std::span<const float> all) const;
+  // Sets optimizer state to zero.
+  void clear(const StateShard& shard) const;
 
   // Initializes the weights from (seed, name, global element), with the same result for every
   // layout, and the state that starts as its weight; sets the rest of the state to zero. Does not

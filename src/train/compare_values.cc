@@ -79,6 +79,11 @@ Moved moved_by_update(std::string_view key, double average_share) {
   return {name, name.find('|') == std::string_view::npos ? 1.0 : 0.0};
 }
 
+bool is_moment(const std::string& key) {
+  return key.find("|state|") != std::string::npos &&
+         (key.ends_with("|moment1") || key.ends_with("|moment2"));
+}
+
 bool is_kept(const std::string& key) {
   return key.find("|read|") != std::string::npos || key.find("|gradient|") != std::string::npos ||
          key.find("|state|") != std::string::npos;
@@ -164,6 +169,11 @@ class Comparison {
     if (const Moved m = moved_by_update(key, bounds_.average_share); bounds_.signs && m.share > 0)
       bound += m.share * bounds_.signs(m.weight) *
                std::sqrt(static_cast<double>(right.elements) / right.squares);
+    // An error e moves a moment over the middle between two codes with a probability of e /
+    // distance, so the norm of all such changes is about sqrt(e * distance), or that of a single
+    // one.
+    if (const double d = bounds_.code_distance; d > 0 && is_moment(key))
+      bound += std::sqrt(bound * d) + d / std::sqrt(static_cast<double>(right.elements));
     double worst = 0;
     std::vector<std::vector<int64_t>> wrong;
     for (const auto& [copy, digest] : f.copies) {
@@ -272,22 +282,31 @@ double routing_difference(const compile::CompileRequest& r) {
   return std::sqrt(2 * std::max(1 / tokens, 1e-3));
 }
 
+bool any_policy(const compile::CompileRequest& r, const auto& is_one) {
+  return is_one(r.optimizer) ||
+         std::any_of(r.groups.begin(), r.groups.end(),
+                     [&](const compile::OptimizerGroup& g) { return is_one(g.policy); });
+}
+
 // Returns true if an optimizer of the run computes in bf16. A sum that differs in its last bit then
 // changes what it rounds.
 bool optimizes_in_bf16(const compile::CompileRequest& r) {
-  const auto rounds = [](const compile::OptimizerPolicy& o) {
+  return any_policy(r, [](const compile::OptimizerPolicy& o) {
     return traits_of(o.kind).matrices && o.bf16_newton_schulz;
-  };
-  return rounds(r.optimizer) ||
-         std::any_of(r.groups.begin(), r.groups.end(),
-                     [&](const compile::OptimizerGroup& g) { return rounds(g.policy); });
+  });
 }
+
+// Neighboring first moments in 8 bits differ by at most 0.9 / 64 of the largest of their block,
+// which is about four times the root mean square.
+constexpr double kCodeDistance = 4 * 0.9 / 64;
 
 }  // namespace
 
 ValueBounds value_bounds(const compile::CompileRequest& r) {
   ValueBounds bounds;
   bounds.average_share = 1 - r.average_decay;
+  if (any_policy(r, [](const auto& o) { return o.moments == DType::kU8; }))
+    bounds.code_distance = kCodeDistance;
   // The error of each layer adds to that of the layers before it, with random signs.
   const double walk = std::sqrt(r.model.all_layers() + 1);
   if (r.precision == compile::Precision::kFp32 && !optimizes_in_bf16(r)) {

@@ -24,6 +24,9 @@ struct ValueBounds {
   std::function<double(std::string_view weight)> signs = nullptr;
   // The share of a weight's change that its moving average follows in a step (1 - optimizer.ema).
   double average_share = 0;
+  // The distance of neighboring codes of moments in 8 bits, as a share of the root mean square of
+  // the moments; 0 without such moments. A rounding error may change a code.
+  double code_distance = 0;
   // True for fp16, where a step that overflows is skipped: a value that is infinite or NaN on both
   // sides then counts as equal.
   bool overflows = false;

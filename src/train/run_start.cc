@@ -15,7 +15,6 @@
 #include "base/config.h"
 #include "base/count.h"
 #include "base/error.h"
-#include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
 #include "config/run_config.h"
 #include "data/dataset_about.h"

@@ -17,10 +17,10 @@
 #include "compile/compile.h"
 #include "data/batches.h"
 #include "ir/state.h"
-#include "kernels/elementwise.h"
 #include "model/hf_names.h"
 #include "model/weight_names.h"
 #include "train/answer_sums.h"
+#include "train/coded_moments.h"
 #include "train/initial_adapters.h"
 #include "train/load_state.h"
 #include "train/pair_metrics.h"
@@ -76,6 +76,10 @@ std::vector<checkpoint::StateTensor> owned(const runtime::Engine& engine,
   std::vector<checkpoint::StateTensor> out;
   for (const StateShard& shard : shards) {
     if (!shard.owned) continue;
+    if (shard.scales) {
+      out.push_back(decoded_moments(engine, shard));
+      continue;
+    }
     const TensorView view = engine.view(shard, program);
     out.push_back({shard.name, view.dtype, shard.shape, shard.begin, shard.end, view});
   }
@@ -213,11 +217,21 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
   const std::optional<checkpoint::StoredAdapters> peft =
       fresh ? adapters_of_run(config_, checkpoint) : std::nullopt;
   Quantizer quantizer(program(), finite_weights_of(checkpoint), engine_->kernels().threads());
+  LoadedMoments moments(*engine_);
   for (const StateShard& of : local_state(program(), engine_->position().at)) {
     // State that starts as its weight does so in a run that starts from weights, and where the
     // checkpoint does not have it, because optimizer.ema was set later.
     const bool begins = starts_as_weight(of.role) && (fresh || checkpoint.find(of.name) == nullptr);
     const StateShard shard = begins ? weight_piece(of) : of;
+    // A run that starts from weights begins with zero moments.
+    if (fresh && shard.role != Role::kWeight) {
+      engine_->clear(shard);
+      continue;
+    }
+    if (shard.scales) {
+      load_shard(checkpoint, shard, config_.model, moments.view(shard));
+      continue;
+    }
     const TensorView view = engine_->view(shard);
     if (is_quantized(program(), shard) && checkpoint.find(shard.name) == nullptr) {
       quantizer.fill(shard, view);
@@ -242,15 +256,12 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
       engine_->written(view);
       continue;
     }
-    // A run that starts from weights begins with zero moments.
-    if (fresh && shard.role != Role::kWeight)
-      kernels::launch(kernels::Cpu(), {.threads = engine_->kernels().backend().threads()},
-                      kernels::ClearArgs{runtime::flat(view)});
     // Checkpoints of version 0.1 have one set of Adafactor's factors per packed weight.
-    else if (!load_packed_factors(checkpoint, shard, program(), view))
+    if (!load_packed_factors(checkpoint, shard, program(), view))
       load_shard(checkpoint, shard, config_.model, view);
     engine_->written(view);
   }
+  moments.write();
   engine_->round_weights();
   updates_ = what == config::Load::kAll ? updates_before(checkpoint.header()) : 0;
 }

@@ -270,6 +270,7 @@ void ValueRecorder::observe(const runtime::OpEvent& e) {
 
 void ValueRecorder::own(std::span<const checkpoint::StateTensor> pieces, const std::string& what) {
   std::map<std::string, ValueRecord> by_name;
+  std::vector<std::byte> computed;
   // In the order in which ops computed the gradients, so that the first difference is the earliest.
   std::vector<std::pair<int64_t, std::string>> order;
   for (const checkpoint::StateTensor& t : pieces) {
@@ -288,7 +289,7 @@ void ValueRecorder::own(std::span<const checkpoint::StateTensor> pieces, const s
       begin.assign(t.shape.dims().size(), 0);
       end.assign(t.shape.dims().begin(), t.shape.dims().end());
     }
-    r.digest.add(t.data, t.shape, begin, end, hash_name(r.key));
+    r.digest.add(checkpoint::data_of(t, computed), t.shape, begin, end, hash_name(r.key));
   }
   std::sort(order.begin(), order.end());
   for (const auto& [at, name] : order) all_.records.push_back(std::move(by_name.at(name)));

@@ -44,6 +44,7 @@ class LayoutDraw {
         compile::check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.encoder_tokens});
         compile::check_head_copies(r);
         use_muon(r);
+        use_8bit_moments(r);
         add_terms(r);
         predict_ahead(r);
         return r;
@@ -141,6 +142,18 @@ class LayoutDraw {
     if (compile::head_copies(r.model, r.layout) > 1) return;
     r.optimizer.kind = OptimizerKind::kMuon;
     r.optimizer.bf16_newton_schulz = r.sequences == 2;
+  }
+
+  // Stores moments in 8 bits in a quarter of the runs whose weights tensor-parallel ranks do not
+  // divide: these models are too narrow for whole blocks on each of them. Draws no numbers either.
+  static void use_8bit_moments(compile::CompileRequest& r) {
+    const bool chosen = (r.sequences + r.microbatches + r.layout.pipeline) % 4 == 0;
+    if (!chosen || r.layout.tensor > 1 || compile::head_copies(r.model, r.layout) > 1) return;
+    const auto set = [](compile::OptimizerPolicy& o) {
+      if (allows_8bit_moments(traits_of(o.kind))) o.moments = DType::kU8;
+    };
+    set(r.optimizer);
+    for (compile::OptimizerGroup& g : r.groups) set(g.policy);
   }
 
   // Terms of the loss and means of weights, in some runs. Draws no numbers either.

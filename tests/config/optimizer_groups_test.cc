@@ -53,13 +53,49 @@ TEST(OptimizerGroups, InheritWhatTheyDoNotGive) {
   EXPECT_EQ(norms.rate_multiplier, 1);
 }
 
+TEST(OptimizerGroups, HaveTheirOwnMomentDtype) {
+  const RunConfig c =
+      read(kRun, {"optimizer.moment_dtype=8bit",
+                  "optimizer.groups=[{match: [embed.*], moment_dtype: fp32}, {match: ['*norm*']}, "
+                  "{match: ['*.mlp.*'], kind: adafactor, moment_dtype: auto}]"});
+  const compile::CompileRequest r = compile_request(c, compile::ProgramKind::kTrain);
+  EXPECT_EQ(r.optimizer.moments, DType::kU8);
+  EXPECT_EQ(r.groups[0].policy.moments, DType::kF32);
+  EXPECT_EQ(r.groups[1].policy.moments, DType::kU8);
+  EXPECT_EQ(r.groups[2].policy.moments, DType::kF32);
+}
+
+TEST(OptimizerGroups, RejectMomentsIn8BitsThatTheirKindHasNot) {
+  const auto expect = [](const std::vector<std::string>& overrides,
+                         const std::vector<std::string>& parts) {
+    try {
+      read(kRun, overrides);
+      FAIL() << overrides.back();
+    } catch (const Error& e) {
+      const std::string message = e.what();
+      for (const std::string& part : parts)
+        EXPECT_NE(message.find(part), message.npos) << part << " in " << message;
+    }
+  };
+  for (const char* kind : {"adafactor", "schedule_free", "muon"}) {
+    expect({"optimizer.groups=[]", "optimizer.moment_dtype=8bit",
+            std::string("optimizer.kind=") + kind},
+           {"optimizer.moment_dtype", std::string("optimizer.kind is ") + kind,
+            "expected one of adamw, lion and sgd", "Set optimizer.moment_dtype to auto"});
+    expect({"optimizer.moment_dtype=8bit",
+            fmt::format("optimizer.groups=[{{match: [embed.*], kind: {}}}]", kind)},
+           {"optimizer.groups[0].moment_dtype", std::string("the group's kind is ") + kind,
+            "Add moment_dtype: fp32"});
+  }
+}
+
 // The section's keys may come after its groups, and from the command line.
 TEST(OptimizerGroups, InheritWhatAnOverrideGives) {
   const RunConfig c = read(kRun, {"optimizer.beta1=0.7", "optimizer.moment_dtype=bf16"});
   const compile::CompileRequest r = compile_request(c, compile::ProgramKind::kTrain);
   EXPECT_EQ(r.groups[0].policy.beta1, 0.7);
-  EXPECT_TRUE(r.groups[0].policy.bf16_moments);
-  EXPECT_TRUE(r.groups[1].policy.bf16_moments);  // of the whole run, whatever the kind
+  EXPECT_EQ(r.groups[0].policy.moments, DType::kBF16);
+  EXPECT_EQ(r.groups[1].policy.moments, DType::kBF16);  // of the section, whatever the kind
 }
 
 TEST(OptimizerGroups, ComeBackFromWhatARunWrites) {

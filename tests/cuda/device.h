@@ -51,6 +51,7 @@ class Both {
     if (type_ == DType::kF32) host().f32()[i] = static_cast<float>(x);
     if (type_ == DType::kBF16) host().bf16()[i] = BF16(static_cast<float>(x));
     if (type_ == DType::kF16) host().as<F16>()[i] = F16(static_cast<float>(x));
+    if (type_ == DType::kU8) host().as<uint8_t>()[i] = static_cast<uint8_t>(x);
     if (type_ == DType::kI32) host().as<int32_t>()[i] = static_cast<int32_t>(x);
     if (type_ == DType::kI64) host().as<int64_t>()[i] = static_cast<int64_t>(x);
   }
@@ -65,6 +66,7 @@ class Both {
         out.push_back(static_cast<double>(static_cast<float>(t.bf16()[i])));
       if (t.dtype == DType::kF16)
         out.push_back(static_cast<double>(static_cast<float>(t.as<F16>()[i])));
+      if (t.dtype == DType::kU8) out.push_back(t.as<uint8_t>()[i]);
       if (t.dtype == DType::kI64) out.push_back(static_cast<double>(t.as<int64_t>()[i]));
     }
     return out;

@@ -173,6 +173,63 @@ TEST_F(CudaUpdates, SkippedSteps) {
   expect_same({OptimizerKind::kAdamW, DType::kF32, DType::kF32, true, false, true});
 }
 
+TEST_F(CudaUpdates, WithMomentsIn8Bits) {
+  constexpr int64_t kN = 5000, kBlocks = (kN + 63) / 64;
+  // A gap, partial blocks, and more ranges than one launch takes.
+  std::vector<kernels::UpdateRange> ranges = {{0, 1003, true, 11, 0}, {1088, 2048, false, 12, 64}};
+  for (int64_t i = 0; i < 40; ++i)
+    ranges.push_back({2048 + 64 * i, 2048 + 64 * i + 1 + i, i % 2 == 0, 13, 64 * i});
+  for (const OptimizerKind rule : kOnePassOptimizers) {
+    if (!allows_8bit_moments(traits_of(rule))) continue;
+    for (const bool skip : {false, true}) {
+      Both w(DType::kF32, {kN}), g(DType::kF32, {kN}), low(DType::kBF16, {kN});
+      Both m(DType::kU8, {kN}), v(DType::kU8, {kN}), numbers(DType::kF64, {5});
+      Both m_scales(DType::kF32, {kBlocks}), v_scales(DType::kF32, {kBlocks});
+      fill(w, 0.5), fill(g, 3.0), fill(low, 0.0);
+      for (Both* x : {&m, &v}) {
+        for (int64_t i = 0; i < kN; ++i) x->set(i, static_cast<double>(i * 37 % 256));
+        x->send(stream());
+      }
+      fill(m_scales, 0.01), fill(v_scales, 1e-4, 1e-3);
+      for (const auto& [i, x] : {std::pair{0, 1e-2}, std::pair{1, 7.0}, std::pair{2, 0.25},
+                                 std::pair{3, skip ? 1.0 : 0.0}, std::pair{4, 0.0}})
+        numbers.set(i, x);
+      numbers.send(stream());
+      const auto update = [&](bool on_device) {
+        const auto side = [&](Both& x) { return on_device ? x.device() : x.host(); };
+        kernels::Update u = {.weights = side(w),
+                             .m = side(m),
+                             .gradient = side(g),
+                             .weights_low = side(low),
+                             .ranges = ranges,
+                             .m_scales = side(m_scales)};
+        if (traits_of(rule).moment2) u.v = side(v), u.v_scales = side(v_scales);
+        const auto* n = side(numbers).as<double>();
+        const auto& kernel = (on_device ? gpu() : cpu()).of<kernels::UpdateArgs>();
+        kernel.run({on_device ? stream() : Stream()},
+                   {rule,
+                    u,
+                    {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+                    {n, n + 1, n + 2, n + 3, n + 4}});
+      };
+      update(false);
+      update(true);
+      expect_close(w.fetch(stream()), w.here(), 1e-6, "weights");
+      expect_close(low.fetch(stream()), low.here(), 1e-4, "weights_low");
+      expect_close(m_scales.fetch(stream()), m_scales.here(), 1e-6, "m_scales");
+      expect_close(v_scales.fetch(stream()), v_scales.here(), 1e-6, "v_scales");
+      // A sum that differs in its last bit may have the neighbouring code.
+      for (Both* x : {&m, &v}) {
+        const std::vector<double> there = x->fetch(stream()), here = x->here();
+        int64_t differ = 0;
+        for (size_t i = 0; i < here.size(); ++i)
+          if (here[i] != there[i]) ++differ;
+        EXPECT_LE(differ, 3) << traits_of(rule).name;
+      }
+    }
+  }
+}
+
 class CudaMuon : public CudaKernels {
  protected:
   // The directions, the matrix divided by its norm, and the update, on both sides.

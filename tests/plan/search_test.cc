@@ -92,6 +92,27 @@ TEST(SearchSpace, FamiliesWithAnEncoderAndUnfusedAttentionHaveNoContext) {
   for (const Candidate& c : candidates(r)) EXPECT_EQ(c.layout.context, 1);
 }
 
+// Two ranks have whole blocks of 64 of each matrix of this model, four have not.
+TEST(SearchSpace, TensorRanksHaveWholeBlocksOfMoments) {
+  SearchDraw draw(7);
+  SearchRequest r = draw.request({4}, {2});
+  model::apply_family(model::Family::kLlama, r.base.model);
+  r.base.model.hidden = 128;
+  r.base.model.heads = r.base.model.kv_heads = 4;
+  r.base.model.feed_forward = 256;
+  r.base.optimizer.kind = OptimizerKind::kAdamW;
+  r.base.adapters.rank = 0;
+  r.base.groups.clear();
+  const auto degrees = [&] {
+    std::set<int64_t> all;
+    for (const Candidate& c : candidates(r)) all.insert(c.layout.tensor);
+    return all;
+  };
+  EXPECT_EQ(degrees(), (std::set<int64_t>{1, 2, 4}));
+  r.base.optimizer.moments = DType::kU8;
+  EXPECT_EQ(degrees(), (std::set<int64_t>{1, 2}));
+}
+
 TEST(SearchSpace, TheNoiseScaleNeedsSeveralMicroBatches) {
   SearchDraw draw(100);
   SearchRequest r = draw.request({4, 8}, {2, 3});

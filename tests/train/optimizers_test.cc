@@ -97,6 +97,10 @@ TEST(Precisions, KeepAsManyBytesAsTheTableSays) {
   expect(6, compile::Precision::kBf16Sr);
   expect(10, compile::Precision::kBf16Sr, config::MomentType::kFp32);
   expect(14, compile::Precision::kFp16);
+  // Moments in 8 bits have a scale of 4 bytes per 64.
+  expect(6.125, compile::Precision::kFp32, config::MomentType::k8Bit);
+  expect(8.125, compile::Precision::kBf16, config::MomentType::k8Bit);
+  expect(4.125, compile::Precision::kBf16Sr, config::MomentType::k8Bit);
 }
 
 // With sums of gradients in 16 bits a step adds 2 bytes: 16 of fp16 in all, 8 of bf16_sr.

@@ -61,6 +61,10 @@ bool updates_matrices(const Lowering& low, const WeightGroup& group);
 void squares_segment(Lowering& low, WeightGroup& group);
 void update_segment(Lowering& low, WeightGroup& group);
 
+// moment_blocks.cc: throws Error if a rank's shards of the group's weights cut blocks of moments in
+// 8 bits.
+void require_whole_blocks(const Lowering& low, const WeightGroup& group);
+
 // factors.cc: Adafactor's additional state.
 void factor_buffers(Lowering& low, WeightGroup& group);
 void factor_segments(Lowering& low, WeightGroup& group);

@@ -3,8 +3,9 @@
 // What a group keeps depends on its optimizer and precision: a master copy in f32 if the weights
 // are rounded or averaged, moments as the traits of the optimizer state, the iterate z of
 // schedule_free, and the exponential mean of `optimizer.ema`. All are flat buffers, of which a rank
-// has its shard with ZeRO. The mean is an op after the update, which reads the master copy where
-// there is one, so it is the same for every optimizer.
+// has its shard with ZeRO. Moments in 8 bits have a buffer of scales, one per block, as well. The
+// mean is an op after the update, which reads the master copy where there is one, so it is the same
+// for every optimizer.
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 #include "ir/op.h"
@@ -55,17 +56,21 @@ void balance_segment(Lowering& low, WeightGroup& g) {
 void optimizer_buffers(Lowering& low, WeightGroup& g) {
   if (is_balance(g)) return;
   const OptimizerPolicy o = low.context.request.policy(g.policy);
-  const DType kept = o.bf16_moments ? DType::kBF16 : DType::kF32;
+  if (o.moments == DType::kU8) require_whole_blocks(low, g);
   const auto keep = [&](const char* name, Role role, DType type) {
     g.state.push_back(flat_buffer(low, g, name, role, type, low.context.zero.divides_optimizer()));
+  };
+  const auto keep_moment = [&](const char* name, Role role, Role scale) {
+    keep(name, role, o.moments);
+    if (o.moments == DType::kU8) keep(fmt::format("{}.scales", name).c_str(), scale, DType::kF32);
   };
   if (has_master(low, g)) keep("master", Role::kMaster, DType::kF32);
   const OptimizerTraits& traits = traits_of(o.kind);
   if (traits.averages)
     keep("iterate", Role::kIterate, DType::kF32);
   else if (traits.moment1 || o.beta1 > 0)
-    keep("moment1", Role::kMoment1, kept);
-  if (traits.moment2) keep("moment2", Role::kMoment2, kept);
+    keep_moment("moment1", Role::kMoment1, Role::kMoment1Scale);
+  if (traits.moment2) keep_moment("moment2", Role::kMoment2, Role::kMoment2Scale);
   if (low.context.request.average_decay > 0) keep("average", Role::kAverage, DType::kF32);
   if (traits.factored) factor_buffers(low, g);
 }
@@ -121,13 +126,14 @@ void update_segment(Lowering& low, WeightGroup& g) {
     inputs.insert(inputs.end(), {flat(low, g.factor_sums, false), flat(low, g.factors, false),
                                  low.out.program.kinds[g.update_squares].values[0]});
   std::vector<ValueId> outputs = {updated_weights(low, g)};
-  for (const Role role : {Role::kIterate, Role::kMoment1, Role::kMoment2, Role::kMaster})
+  for (const Role role : {Role::kIterate, Role::kMoment1, Role::kMoment2, Role::kMoment1Scale,
+                          Role::kMoment2Scale, Role::kMaster})
     if (const ValueId v = kept(low, g, role); v != kNone) outputs.push_back(v);
   a.master = has_master(low, g);
   const DType weights = low.graph[outputs[0]].dtype;
   if (weights != (a.master ? DType::kBF16 : DType::kF32)) a.weights = weights;
-  if (o.bf16_moments) a.moments = DType::kBF16;
-  const bool rounds = (weights != DType::kF32 && !a.master) || o.bf16_moments;
+  a.moments = o.moments;
+  const bool rounds = (weights != DType::kF32 && !a.master) || o.moments == DType::kBF16;
   if (rounds && o.stochastic) a.rounding = Rounding::kStochastic;
   std::vector<Op> update;
   Builder b(low.graph, update, kOne, "");

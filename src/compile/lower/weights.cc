@@ -2,12 +2,13 @@
 // whole buffer as one row of elements. Its members (the weights) have the same offsets in every
 // buffer of the group.
 #include "base/error.h"
+#include "base/moment_code.h"
 #include "compile/lower/lowering.h"
 
 namespace tessera::compile {
 
 // Creates a buffer kind with one element for each element of the group's weights, or for this
-// rank's shard of them.
+// rank's shard of them. Of scales, it has one for each block of elements.
 BufferKindId flat_buffer(Lowering& low, const WeightGroup& g, const std::string& suffix, Role role,
                          DType type, bool divided) {
   const BufferKind& like = low.out.program.kinds[g.weights];
@@ -15,6 +16,7 @@ BufferKindId flat_buffer(Lowering& low, const WeightGroup& g, const std::string&
   v.name = g.name + "." + suffix;
   v.dtype = type;
   v.shape = {like.bytes / size_of(low.graph[like.values[0]].dtype)};
+  if (is_moment_scale(role)) v.shape = {v.shape[0] / kMomentBlock};
   v.role = role;
   v.indexed_by = like.indexed_by;
   if (divided) {

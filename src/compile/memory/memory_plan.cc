@@ -69,6 +69,8 @@ MemoryUse use_of(Role role) {
     case Role::kMoment2:
     case Role::kIterate:
     case Role::kAverage:
+    case Role::kMoment1Scale:
+    case Role::kMoment2Scale:
     case Role::kFactoredMoment:
       return MemoryUse::kOptimizer;
     case Role::kGradient:

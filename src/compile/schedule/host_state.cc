@@ -11,8 +11,6 @@
 namespace tessera::compile {
 namespace {
 
-bool moves(Role role) { return role == Role::kMaster || is_state_of_elements(role); }
-
 class StateCopier {
  public:
   explicit StateCopier(Program& p) : p_(p), copies_(p), used_(p.buffers.size(), false) {
@@ -66,7 +64,7 @@ void move_state(LoweredGraph& e) {
   HostCopies copies(e.program);
   for (WeightGroup& g : e.groups)
     for (BufferKindId& kind : g.state) {
-      if (!moves(e.program[e.program.kind(kind).values.at(0)].role)) continue;
+      if (!is_flat_state(e.program[e.program.kind(kind).values.at(0)].role)) continue;
       const BufferKindId host = copies.of(kind).host;
       e.program.kinds[kind].state = false;
       kind = host;

@@ -1,12 +1,13 @@
 // Rules of the optimizers' updates. They work on flat buffers; outputs are updated in place.
 #include "base/error.h"
+#include "base/moment_code.h"
 #include "ir/op.h"
 #include "ir/ops/rules.h"
 
 namespace tessera {
 
-// The order of outputs is fixed (weights, iterates, moments, masters), because the bindings depend
-// on it.
+// The order of outputs is fixed (weights, iterates, moments, scales of moments in 8 bits, masters),
+// because the bindings depend on it.
 std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int moments,
                                       bool iterate) {
   std::vector<OutputSpec> out;
@@ -14,6 +15,11 @@ std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int
   out.push_back({".weight", weights, s});
   if (iterate) out.push_back({".iterate", DType::kF32, s});
   for (int i = 1; i <= moments; ++i) out.push_back({fmt::format(".moment{}", i), a.moments, s});
+  if (a.moments == DType::kU8) {
+    const Shape blocks = {(s.elements() + kMomentBlock - 1) / kMomentBlock};
+    for (int i = 1; i <= moments; ++i)
+      out.push_back({fmt::format(".moment{}_scale", i), DType::kF32, blocks});
+  }
   if (a.master) out.push_back({".master", DType::kF32, s});
   return out;
 }

@@ -14,8 +14,8 @@ namespace tessera {
 enum class Rounding : uint8_t { kStochastic, kNearest };
 constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 
-// The attributes that all optimizers have. The outputs of their ops are weights, iterate, moments
-// and master, as far as they exist.
+// The attributes that all optimizers have. The outputs of their ops are weights, iterate, moments,
+// scales of moments in 8 bits and master, as far as they exist.
 struct WeightUpdate {
   BufferKindId members = kNone;  // its table maps elements to weights
   double beta1 = 0, beta2 = 0, epsilon = 0;
@@ -24,8 +24,8 @@ struct WeightUpdate {
   double rate = 1;      // multiplies the scheduled learning rate
   bool master = false;  // updates are made in f32 and rounded into the weights
   std::optional<DType> weights = std::nullopt;  // none: bf16 with a master, else f32
-  DType moments = DType::kF32;
-  Rounding rounding = Rounding::kNearest;  // rounding of the weights if there is no master
+  DType moments = DType::kF32;                  // u8: codes of 8 bits (base/moment_code.h)
+  Rounding rounding = Rounding::kNearest;       // rounding of the weights if there is no master
 
   static void rates(auto& self, auto&& visit) {
     visit("members", self.members);

@@ -5,6 +5,7 @@
 #include "ir/state/local_state.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "ir/state/shard_builder.h"
@@ -30,15 +31,17 @@ bool is_gathered(const Program& p, BufferKindId weights) {
 // The buffers of a group: its weights and their optimizer state.
 struct Kept {
   BufferKindId weights = kNone, table = kNone, master = kNone;
-  std::vector<BufferKindId> state;  // in the order of kStateOfElements
+  std::vector<BufferKindId> state;   // in the order of kStateOfElements
+  std::vector<BufferKindId> scales;  // likewise; kNone where moments have none
 };
 
 struct StateOfElements {
   Role role;
   const char* suffix;  // follows the weight's name in checkpoints
+  std::optional<Role> scale = std::nullopt;
 };
-constexpr StateOfElements kStateOfElements[] = {{Role::kMoment1, "|moment1"},
-                                                {Role::kMoment2, "|moment2"},
+constexpr StateOfElements kStateOfElements[] = {{Role::kMoment1, "|moment1", Role::kMoment1Scale},
+                                                {Role::kMoment2, "|moment2", Role::kMoment2Scale},
                                                 {Role::kIterate, "|iterate"},
                                                 {Role::kAverage, "|average"}};
 
@@ -48,8 +51,11 @@ Kept kept_of(const Program& p, BufferKindId table) {
     const BufferKindId whole = flat_kind(p, table, role, false);
     return whole ? whole : flat_kind(p, table, role, true);
   };
-  Kept k = {shard ? shard : table, table, kept(Role::kMaster), {}};
-  for (const StateOfElements& s : kStateOfElements) k.state.push_back(kept(s.role));
+  Kept k = {shard ? shard : table, table, kept(Role::kMaster), {}, {}};
+  for (const StateOfElements& s : kStateOfElements) {
+    k.state.push_back(kept(s.role));
+    k.scales.push_back(s.scale ? kept(*s.scale) : BufferKindId(kNone));
+  }
   return k;
 }
 
@@ -71,6 +77,7 @@ void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
   for (size_t i = 0; i < k.state.size(); ++i) {
     if (k.state[i] == kNone) continue;
     s.kind = k.state[i];
+    s.scales = k.scales[i];
     s.divided = is_divided(p, s.kind);
     s.role = kStateOfElements[i].role;
     s.suffix = kStateOfElements[i].suffix;

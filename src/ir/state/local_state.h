@@ -18,6 +18,8 @@ struct StateShard {
   int64_t layer = kNone;      // … of this layer
   int64_t first = 0;          // its first element in that buffer
   DType dtype = DType::kF32;
+  BufferKindId scales = kNone;      // the scales of moments in 8 bits, one per block; dtype is then
+                                    // u8, and checkpoints have f32
   Shape shape;                      // shape of the global value
   std::vector<int64_t> begin, end;  // box of the global value
   ValueId weight = kNone;           // the weight that it belongs to: gives initial values

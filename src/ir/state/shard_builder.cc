@@ -57,6 +57,7 @@ StateShard ShardBuilder::shard(const FlatBuffer& s, ValueId weight, const Checkp
   x.end = box.known.end;
   x.role = s.role;
   x.kind = s.kind;
+  x.scales = s.scales;
   x.first = at - (s.divided ? own : 0);
   x.dtype = p_[p_.kind(s.kind).values.at(0)].dtype;
   x.shape = checkpoint_shape(w);

@@ -22,6 +22,7 @@ struct FlatBuffer {
   BufferKindId kind = kNone;     // the kind that is divided …
   bool divided = false;          // … which holds only this rank's shard
   bool whole = false;            // all shards are valid, not only this rank's
+  BufferKindId scales = kNone;   // the kind with the scales of moments in 8 bits, or kNone
   BufferKindId copy = kNone;     // the kind with the same elements, rounded, or kNone
   bool copy_divided = false;
   Role role = Role::kWeight;

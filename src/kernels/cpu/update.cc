@@ -37,6 +37,23 @@ UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n) {
           .step = static_cast<int64_t>(*n.step)};
 }
 
+namespace {
+
+bool is_coded(const TensorView& moments) { return moments && moments.dtype == DType::kU8; }
+
+CodedMoments coded(const TensorView& moments, const TensorView& scales) {
+  if (!is_coded(moments)) return {};
+  return {moments.as<uint8_t>(), scales.as<float>()};
+}
+
+void check_coded(const TensorView& moments, const TensorView& scales, const char* name) {
+  const int64_t blocks = (moments.elements() + kMomentBlock - 1) / kMomentBlock;
+  CHECK(is_coded(moments) ? scales.dtype == DType::kF32 && scales.elements() == blocks : !scales,
+        "{}: {} moments with {} scales", name, moments.elements(), scales.elements());
+}
+
+}  // namespace
+
 UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* name) {
   const int64_t n = u.weights.elements();
   const auto fits = [&](const TensorView& x) { return !x || x.elements() == n; };
@@ -44,7 +61,9 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
         "{}: {} weights, {} and {} moments, {} gradients", name, n, u.m.elements(), u.v.elements(),
         u.gradient.elements());
   CHECK(s.step >= 1, "{}: step {}, expected at least 1", name, s.step);
-  const auto sink = [](const TensorView& x) { return x ? Sink(x) : Sink(); };
+  check_coded(u.m, u.m_scales, name);
+  check_coded(u.v, u.v_scales, name);
+  const auto sink = [](const TensorView& x) { return x && !is_coded(x) ? Sink(x) : Sink(); };
   // With r = sqrt(1 - beta2^t), AdamW's step lr / (1 - beta1^t) m / (sqrt(v) / r + epsilon) equals
   // (r lr / (1 - beta1^t)) m / (sqrt(v) + r epsilon): the bias correction of v costs nothing per
   // element.
@@ -54,6 +73,8 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
   return {.weights = u.weights,
           .m = sink(u.m),
           .v = sink(u.v),
+          .coded_m = coded(u.m, u.m_scales),
+          .coded_v = coded(u.v, u.v_scales),
           .gradient = u.gradient,
           .weights_low = sink(u.weights_low),
           .stochastic = u.stochastic,
@@ -77,11 +98,12 @@ void sweep_runs(std::span<const UpdateRange> ranges,
                 void (*f)(const UpdateOperands&, const UpdateRun&), const UpdateOperands& operands,
                 int threads) {
   if (ranges.empty()) return;
-  const int64_t origin = ranges.front().begin;
+  const int64_t origin = ranges.front().begin, length = ranges.back().end - origin;
+  const int64_t unit = operands.coded_m || operands.coded_v ? kMomentBlock : 1;
   parallel_ranges(
-      ranges.back().end - origin, kGrainElements, threads, [&](int64_t from, int64_t to) {
+      (length + unit - 1) / unit, kGrainElements / unit, threads, [&](int64_t from, int64_t to) {
         // Binary search for the first range that this thread's span touches.
-        const int64_t begin = origin + from, end = origin + to;
+        const int64_t begin = origin + from * unit, end = origin + std::min(length, to * unit);
         auto r = std::partition_point(ranges.begin(), ranges.end(),
                                       [&](const UpdateRange& x) { return x.end <= begin; });
         for (; r != ranges.end() && r->begin < end; ++r) {
@@ -99,6 +121,8 @@ void check_ranges(const Update& u, const char* name) {
     CHECK(r.begin >= end && r.begin <= r.end && r.end <= u.weights.elements(),
           "{} updates [{}, {}) of {} after {}", name, r.begin, r.end, u.weights.elements(), end);
     end = r.end;
+    CHECK(!(is_coded(u.m) || is_coded(u.v)) || r.begin % kMomentBlock == 0,
+          "{} updates [{}, {}), which begins within a block of moments", name, r.begin, r.end);
   }
 }
 
@@ -110,7 +134,8 @@ void launch(Cpu, const Launch& l, const UpdateArgs& a) {
   const OptimizerTraits& o = traits_of(a.rule);
   const std::string name(o.name);
   CHECK(is_one_pass(o) && (u.v.data != nullptr) == o.moment2 &&
-            (u.m || (!o.moment1 && !o.averages && a.constants.beta1 == 0)),
+            (u.m || (!o.moment1 && !o.averages && a.constants.beta1 == 0)) &&
+            !(o.averages && (is_coded(u.m) || is_coded(u.v))),
         "{}: {} and {} moments", name, u.m.elements(), u.v.elements());
   check_ranges(u, name.c_str());
   UpdateOperands operands = operands_of(u, step_of(a.constants, a.numbers), name.c_str());

@@ -14,9 +14,17 @@ struct UpdateStep {
 };
 UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n);
 
+// Moments in 8 bits (base/moment_code.h), or none.
+struct CodedMoments {
+  uint8_t* codes = nullptr;
+  float* scales = nullptr;
+  explicit operator bool() const { return codes != nullptr; }
+};
+
 struct UpdateOperands {
   OptimizerKind rule = OptimizerKind::kAdamW;
   Sink weights, m, v;
+  CodedMoments coded_m, coded_v;  // in place of m and v
   Source gradient;
   Sink weights_low;
   bool stochastic = false;
@@ -52,7 +60,8 @@ struct UpdateRun {
 // Returns the operands after checking that all have the length of the weights.
 UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* name);
 
-// Calls f for parts of all ranges, on at most `threads` threads.
+// Calls f for parts of all ranges, on at most `threads` threads. With moments in 8 bits, each part
+// begins with a block of them.
 void sweep_runs(std::span<const UpdateRange> ranges,
                 void (*f)(const UpdateOperands&, const UpdateRun&), const UpdateOperands& operands,
                 int threads);

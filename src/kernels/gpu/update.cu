@@ -2,12 +2,15 @@
 // the arena, eight elements per thread. A launch has up to 32 ranges, one per blockIdx.y, because a
 // model has many small ranges (biases, gains) that are too short for separate launches. The size of
 // kernel arguments limits their number.
+// Moments in 8 bits have a kernel of their own, in which a warp works on four blocks of them.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/gpu/launch.h"
+#include "kernels/gpu/moments.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/philox.h"
+#include "kernels/gpu/reduce.h"
 #include "kernels/gpu/views.h"
 #include "kernels/update.h"
 
@@ -22,6 +25,7 @@ constexpr int kMostSpans = 32;  // per launch
 struct UpdateWork {
   OptimizerKind rule = OptimizerKind::kAdamW;
   Numbers weights, m, v, gradient, weights_low;  // no data: none
+  CodedMoments coded_m, coded_v;                 // in place of m and v
   bool stochastic = false;
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0, rate_multiplier = 1;
   const double *learning_rate = nullptr, *step = nullptr, *scale = nullptr, *skip = nullptr;
@@ -33,6 +37,12 @@ struct UpdateWork {
 // Constants that all elements share, computed once per block in double, as on the CPU.
 struct Constants {
   float scale, learning_rate, step_size, epsilon, keep, share;
+};
+
+// The shared memory of the kernel for moments in 8 bits.
+struct CodedShared {
+  Constants constants;
+  float m[256], v[256];  // values of the codes
 };
 
 __device__ Constants constants_of(const UpdateWork& a) {
@@ -85,13 +95,13 @@ __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Eleme
   x.low = x.w;
 }
 
-__device__ void update_group(const UpdateWork& a, const Constants& c, const UpdateRange& span,
-                             int64_t i, int n, bool vector) {
-  float g[kGroup], w[kGroup], m[kGroup] = {}, v[kGroup] = {};
+// Updates the moments and the weights of a group, and writes the weights.
+__device__ void update_weights(const UpdateWork& a, const Constants& c, const UpdateRange& span,
+                               int64_t i, int n, bool vector, float (&m)[kGroup],
+                               float (&v)[kGroup]) {
+  float g[kGroup], w[kGroup];
   read_group(a.gradient, i, n, vector, g);
   read_group(a.weights, i, n, vector, w);
-  if (a.m.data != nullptr) read_group(a.m, i, n, vector, m);
-  if (a.v.data != nullptr) read_group(a.v, i, n, vector, v);
   PhiloxWords words(span.key, static_cast<uint64_t>(*a.step));
   float low[kGroup];
   for (int k = 0; k < kGroup; ++k) {
@@ -108,9 +118,17 @@ __device__ void update_group(const UpdateWork& a, const Constants& c, const Upda
     w[k] = x.w, m[k] = x.m, v[k] = x.v;
   }
   write_group(a.weights, i, n, vector, w);
+  if (a.weights_low.data != nullptr) write_group(a.weights_low, i, n, vector, low);
+}
+
+__device__ void update_group(const UpdateWork& a, const Constants& c, const UpdateRange& span,
+                             int64_t i, int n, bool vector) {
+  float m[kGroup] = {}, v[kGroup] = {};
+  if (a.m.data != nullptr) read_group(a.m, i, n, vector, m);
+  if (a.v.data != nullptr) read_group(a.v, i, n, vector, v);
+  update_weights(a, c, span, i, n, vector, m, v);
   if (a.m.data != nullptr) write_group(a.m, i, n, vector, m);
   if (a.v.data != nullptr) write_group(a.v, i, n, vector, v);
-  if (a.weights_low.data != nullptr) write_group(a.weights_low, i, n, vector, low);
 }
 
 __global__ void update_kernel(const UpdateWork a) {
@@ -128,6 +146,32 @@ __global__ void update_kernel(const UpdateWork a) {
   const int64_t step = threads_of_grid() * kGroup;
   for (int64_t i = span.begin + thread_of_grid() * kGroup; i < span.end; i += step)
     update_group(a, c, span, i, group_size(span.end - i), vector);
+}
+
+// Spans begin with a block of moments. All lanes of a warp repeat the loop equally often, because
+// they exchange the scales of blocks.
+__global__ void update_coded_kernel(const UpdateWork a) {
+  if (*a.skip != 0) return;  // the same for all threads
+  const UpdateRange& span = a.span[blockIdx.y];
+  if (span.begin + block_x() * kThreads * kGroup >= span.end) return;
+  auto* const shared = reinterpret_cast<CodedShared*>(shared_floats());
+  if (threadIdx.x == 0) shared->constants = constants_of(a);
+  for (int k = thread_of_block(); k < 256; k += kThreads) {
+    shared->m[k] = kSignedTable.values[k];
+    shared->v[k] = kUnsignedTable.values[k];
+  }
+  __syncthreads();
+  const Constants c = shared->constants;
+  const int64_t step = threads_of_grid() * kGroup, lane = thread_of_block() % kWarp * kGroup;
+  for (int64_t i = span.begin + thread_of_grid() * kGroup; i - lane < span.end; i += step) {
+    const int n = group_size(span.end - i);
+    float m[kGroup] = {}, v[kGroup] = {};
+    if (a.coded_m.codes != nullptr) read_moments(a.coded_m, shared->m, i, n, m);
+    if (a.coded_v.codes != nullptr) read_moments(a.coded_v, shared->v, i, n, v);
+    update_weights(a, c, span, i, n, true, m, v);
+    if (a.coded_m.codes != nullptr) write_moments<true>(a.coded_m, i, n, m);
+    if (a.coded_v.codes != nullptr) write_moments<false>(a.coded_v, i, n, v);
+  }
 }
 
 struct AverageWork {
@@ -150,12 +194,22 @@ void launch_update(const UpdateWork& a, Stream s) {
     longest = n > longest ? n : longest;
   }
   const int64_t blocks = blocks_for(longest, kThreads * kGroup);
-  launch("update", update_kernel,
+  const bool coded = a.coded_m.codes != nullptr || a.coded_v.codes != nullptr;
+  launch("update", coded ? update_coded_kernel : update_kernel,
          {.x = blocks < kMostBlocks ? blocks : kMostBlocks,
           .y = a.spans,
           .threads = kThreads,
-          .shared_bytes = sizeof(Constants)},
+          .shared_bytes = coded ? sizeof(CodedShared) : sizeof(Constants)},
          s, a);
+}
+
+bool is_coded(View moments) { return moments && moments.dtype == DType::kU8; }
+
+CodedMoments coded(View moments, View scales) {
+  if (!is_coded(moments)) return {};
+  require(scales.elements() == (moments.elements() + kMomentBlock - 1) / kMomentBlock,
+          "moments in 8 bits without a scale per block");
+  return {moments.as<uint8_t>(), scales.as<float>()};
 }
 
 }  // namespace
@@ -172,8 +226,10 @@ void launch(Gpu, const Launch& l, const UpdateArgs& args) {
   UpdateWork a;
   a.rule = args.rule;
   a.weights = numbers(u.weights);
-  a.m = numbers(u.m);
-  a.v = numbers(u.v);
+  if (!is_coded(u.m)) a.m = numbers(u.m);
+  if (!is_coded(u.v)) a.v = numbers(u.v);
+  a.coded_m = coded(u.m, u.m_scales);
+  a.coded_v = coded(u.v, u.v_scales);
   a.gradient = numbers(u.gradient);
   a.weights_low = numbers(u.weights_low);
   a.stochastic = u.stochastic;
@@ -189,6 +245,11 @@ void launch(Gpu, const Launch& l, const UpdateArgs& args) {
   a.share = n.share;
   for (const Numbers& x : {a.weights, a.m, a.v, a.gradient, a.weights_low})
     require(aligned(x.data), "the weights are not aligned");
+  for (const CodedMoments& x : {a.coded_m, a.coded_v})
+    require(aligned(x.codes), "the moments are not aligned");
+  if (a.coded_m.codes != nullptr || a.coded_v.codes != nullptr)
+    for (const UpdateRange& r : u.ranges)
+      require(r.begin % kMomentBlock == 0, "a range begins within a block of moments");
   for (size_t first = 0; first < u.ranges.size(); first += kMostSpans) {
     a.spans = 0;
     while (a.spans < kMostSpans && first + a.spans < u.ranges.size()) {

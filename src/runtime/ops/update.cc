@@ -92,16 +92,17 @@ kernels::UpdateNumbers update_numbers(const TensorView& step, const TensorView& 
 
 kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a) {
   kernels::Update u;
-  size_t next = 1;
-  for (TensorView* moment : {&u.m, &u.v})
-    if (next < b.op->outputs.size()) {
-      // Outputs are weights, then the iterate or the moments that the optimizer has, then the
-      // master weights.
-      const Role role = b.values[b.op->outputs[next]].role;
-      const bool first = role == Role::kMoment1 || role == Role::kIterate;
-      if (moment == &u.m ? first : role == Role::kMoment2) *moment = flat(b.outputs[next++]);
-    }
-  u.weights = flat(a.master ? b.outputs[next] : b.outputs[0]);
+  // Outputs are weights, then the iterate or the moments that the optimizer has with their scales,
+  // then the master weights.
+  for (size_t i = 1; i < b.op->outputs.size(); ++i) {
+    const Role role = b.values[b.op->outputs[i]].role;
+    const TensorView x = flat(b.outputs[i]);
+    if (role == Role::kMoment1 || role == Role::kIterate) u.m = x;
+    if (role == Role::kMoment2) u.v = x;
+    if (role == Role::kMoment1Scale) u.m_scales = x;
+    if (role == Role::kMoment2Scale) u.v_scales = x;
+  }
+  u.weights = flat(a.master ? b.outputs.back() : b.outputs[0]);
   if (a.master) u.weights_low = flat(b.outputs[0]);
   u.gradient = flat(b.inputs[0]);
   u.stochastic = a.rounding == Rounding::kStochastic;
