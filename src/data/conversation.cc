@@ -129,9 +129,14 @@ std::vector<std::string_view> keys_read(ChatForm form, bool plain, bool has_inst
   return keys;
 }
 
-bool is_off(const Tree& value) {
+// Returns whether a mark says that a message is not learned. Throws Error unless it is true, false,
+// 1 or 0: a loss cannot be weighted by message.
+bool is_off(const Tree& value, std::string_view name, const std::string& place) {
   if (const bool* b = std::get_if<bool>(&value.value)) return !*b;
-  return number_in(value) == 0.0;
+  const std::optional<double> number = number_in(value);
+  if (number != 0.0 && number != 1.0)
+    throw Error("{}: '{}' is {}, expected true, false, 1 or 0", place, name, to_json(value));
+  return number == 0.0;
 }
 
 }  // namespace
@@ -227,7 +232,7 @@ void ConversationReader::add_message(const Tree& message, bool learned, const st
     // Templates print a content that is null as "None". transformers leaves such members out, too.
     if (name == key("role") || value.is_null()) continue;
     if (std::find(kTrainKeys.begin(), kTrainKeys.end(), name) != kTrainKeys.end()) {
-      learned = learned && !is_off(value);
+      learned = !is_off(value, name, place) && learned;
     } else if (name == key("content")) {
       own.set("content", joined_content(value, place));
     } else if (name == "tool_calls") {
@@ -274,7 +279,8 @@ void ConversationReader::add_share_gpt(const Tree& turn, const std::string& plac
   }
   bool learned = true;
   for (const char* name : kTrainKeys)
-    if (const Tree* flag = turn.find(name)) learned = learned && !is_off(*flag);
+    if (const Tree* flag = turn.find(name); flag != nullptr && !flag->is_null())
+      learned = !is_off(*flag, name, place) && learned;
   out.messages.push(std::move(message));
   out.learned.push_back(learned ? 1 : 0);
 }

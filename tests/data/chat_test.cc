@@ -110,6 +110,14 @@ TEST_F(ChatTest, AMessageMayBeLeftOut) {
   }
 }
 
+TEST_F(ChatTest, OtherMarksThanOnAndOffAreErrors) {
+  for (const char* flag : {R"("train": "false")", R"("training": [])", R"("weight": 0.5)"}) {
+    const std::string line =
+        fmt::format(R"({{"messages": [{{"role": "assistant", "content": "A", {}}}]}})", flag);
+    EXPECT_TRUE(contains(error_of([&] { chat(line); }), "expected true, false, 1 or 0")) << flag;
+  }
+}
+
 // The texts of earlier messages depend on later ones: thoughts are removed, as Qwen 3 does; the
 // prompt for an answer has a tag that the answers have not, as DeepSeek's; the last turn ends in
 // another token, as gpt-oss's.
