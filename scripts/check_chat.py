@@ -30,6 +30,8 @@ MARKS = ["<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>
          "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<s>", "</s>", "<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|return|>", "<|call|>",
          "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>"]
 NAMES = ["qwen2_5", "qwen3", "llama3", "gemma", "phi3", "deepseekv3", "gptoss", "qwen3_instruct_2507"]
+# Errors of Tessera for a conversation in which it does not find the answers.
+UNDECIDED = ["cannot decide where the answer", "the conversation begins with the assistant", "the template writes no token after the answer"]
 TOKENS = {"bos_token": "<s>", "eos_token": "<|endoftext|>"}
 
 
@@ -90,6 +92,14 @@ def prompt_of(peer, text):
     return asked[len(plain):] if asked.startswith(plain) else ""
 
 
+def conversation(rng):
+    """A conversation of check_templates.py. One of ten begins with the assistant, as some of ShareGPT do."""
+    line = check_templates.conversation(rng)
+    if rng.random() < 0.1:
+        line["messages"].insert(0, {"role": "assistant", "content": "How may I help?"})
+    return line
+
+
 def check_masks(args, folder):
     tokenizer = tokenizer_folder(args.program, folder)
     peer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(tokenizer, "tokenizer.json"), **TOKENS)
@@ -98,7 +108,7 @@ def check_masks(args, folder):
     for name in NAMES:
         marked = templates[f"trl/{name}_training.jinja"]
         rng = random.Random(f"{args.seed} {name}")
-        lines = [check_templates.conversation(rng) for _ in range(args.count // len(NAMES) + 1)]
+        lines = [conversation(rng) for _ in range(args.count // len(NAMES) + 1)]
         references = [theirs(peer, marked, line) for line in lines]
         for kind, text in (("marked", marked), ("unmarked", templates.get(f"trl/{name}.jinja"))):
             if text is None:
@@ -109,9 +119,10 @@ def check_masks(args, folder):
                 if reference is None or (kind == "unmarked" and theirs(peer, text, line) is None):
                     rejected += 1
                 elif "error" in out:
-                    undecided += "cannot decide" in out["error"]
-                    different += "cannot decide" not in out["error"]
-                    if "cannot decide" not in out["error"]:
+                    known = any(text in out["error"] for text in UNDECIDED)
+                    undecided += known
+                    different += not known
+                    if not known:
                         print("   ", out["error"])
                 elif kind == "marked":
                     same = out["ids"] == list(reference[0]) and out["learned"] == list(reference[1])

@@ -207,6 +207,7 @@ FACTORS = {
         "dora": {"lora.rank": 4, "lora.kind": "dora"},
         "experts": with_adapters_of_experts,
         "nf4": quantized,
+        "experts nf4": lambda chosen: {**quantized(chosen), **with_adapters_of_experts(chosen)},
         "freeze": {"optimizer.freeze": "[embed.*]"},
         "head": frozen_but_head,
     },
@@ -680,7 +681,7 @@ def check_export_rejected(case, source):
 
 def export(case):
     source = "run"
-    if case.chosen["trained"] in ("lora", "rslora", "dora", "experts", "nf4"):
+    if case.chosen["trained"] in ("lora", "rslora", "dora", "experts", "nf4", "experts nf4"):
         case.say("checkpoint", "merge", "run", "--out", "merged")
         source = "merged"
     layers = case.chosen["layers"]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares adapters of PEFT and of Tessera on random tiny models of transformers, for LoRA, rsLoRA and DoRA.
-Adapters of experts use target_parameters, for which PEFT does not support DoRA.
+Adapters of experts, and of dense and shared MLPs in models with experts, use target_parameters, for which PEFT does
+not support DoRA.
 
   import    a folder that PEFT saved gives the logits that PEFT computes
   adapter   `eval BASE --adapter FOLDER` gives the logits of the imported checkpoint, to the last bit, and with
@@ -53,6 +54,9 @@ LLAMA = (["q_proj", "v_proj"], ["q_proj", "k_proj", "v_proj", "o_proj", "gate_pr
 ATTENTION = (LLAMA[0], LLAMA[1][:4])
 EXPERTS = ATTENTION + (["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
                        ["q_proj", "mlp.experts.down_proj"], ["mlp.experts.gate_up_proj"])
+DENSE = ["mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"]
+SHARED = [name.replace("mlp", "shared_experts") for name in DENSE]
+MIXED = (DENSE, ["q_proj", "mlp.experts.gate_up_proj", "mlp.experts.down_proj", *DENSE])
 LATENT = (["q_b_proj", "kv_a_proj_with_mqa"], ["q_a_proj", "q_b_proj", "kv_b_proj", "o_proj"])
 
 
@@ -74,9 +78,9 @@ FAMILIES = {
     "phi3": like_llama("Phi3", (["qkv_proj"], ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])),
     "mixtral": like_llama("Mixtral", EXPERTS, num_local_experts=4, num_experts_per_tok=2,
                           sliding_window=None, experts_implementation="eager"),
-    "qwen3_moe": like_llama("Qwen3Moe", EXPERTS, head_dim=16, num_experts=4, num_experts_per_tok=2,
+    "qwen3_moe": like_llama("Qwen3Moe", EXPERTS + MIXED, mlp_only_layers=[0], head_dim=16, num_experts=4, num_experts_per_tok=2,
                             moe_intermediate_size=24, experts_implementation="eager"),
-    "deepseek_v3": like_llama("DeepseekV3", LATENT + EXPERTS[2:3], num_key_value_heads=4, q_lora_rank=12,
+    "deepseek_v3": like_llama("DeepseekV3", LATENT + EXPERTS[2:3] + (SHARED, DENSE + SHARED[2:]), num_key_value_heads=4, q_lora_rank=12,
                               kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
                               n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
                               moe_intermediate_size=24, first_k_dense_replace=1, n_group=1, topk_group=1,
@@ -124,15 +128,15 @@ def our_logits(options, checkpoint, tokens, work, *more):
     return load_file(work / "logits.safetensors")["logits"]
 
 
-def is_of_experts(target):
-    return ".experts." in target
+def is_parameter(target):
+    return ".experts." in target or target.endswith(".weight")
 
 
 def adapters(model, targets, kind, spread):
     """PEFT's model with adapters that change it."""
-    parameters = [target for target in targets if is_of_experts(target)]
+    parameters = [target for target in targets if is_parameter(target)]
     config = peft.LoraConfig(r=3, lora_alpha=7, task_type="CAUSAL_LM",
-                             target_modules=[target for target in targets if not is_of_experts(target)],
+                             target_modules=[target for target in targets if not is_parameter(target)],
                              target_parameters=parameters or None,
                              fan_in_fan_out=isinstance(model, transformers.GPT2LMHeadModel),
                              **KINDS[kind])
@@ -281,7 +285,7 @@ def main():
     for family in options.family or FAMILIES:
         for kind in options.kind or KINDS:
             for which, targets in enumerate(FAMILIES[family][1]):
-                if kind == "dora" and any(map(is_of_experts, targets)):
+                if kind == "dora" and any(map(is_parameter, targets)):
                     continue
                 with tempfile.TemporaryDirectory() as work:
                     failed += not check(options, family, kind, which, pathlib.Path(work))

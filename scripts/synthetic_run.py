@@ -2,7 +2,7 @@
 """Writes a run directory as `tessera train` would leave it, without training: metrics, log, trace and
 configuration of 8 ranks with two restarts. For measuring and testing `tessera report`.
 
-usage: scripts/synthetic_run.py DIRECTORY [--steps 100000] [--seed 1] [--learning-rate 1e-3] [--experts]
+usage: scripts/synthetic_run.py DIRECTORY [--steps 100000] [--seed 1] [--learning-rate 1e-3] [--experts] [--preferences]
 """
 import argparse
 import datetime
@@ -39,6 +39,8 @@ schedule:
   kind: cosine
   steps: {steps}
   warmup_steps: {warmup}
+objective:
+  kind: {objective}
 layout:
   data: 4
   pipeline: 2
@@ -71,6 +73,15 @@ def step_line(rng, step, steps, peak):
         "bubble_share": rng.gauss(0.06, 0.003),
         "bytes_sent": {"data": 5_637_144_576, "tensor": 0, "pipeline": 1_073_741_824, "several": 128},
         "slowest_rank": rng.randrange(RANKS), "slowest_over_mean": 1 + abs(rng.gauss(0, 0.01))}
+
+
+def preference_figures(rng, step):
+    """The figures of pairs of answers, whose margin grows."""
+    margin = 2 * (1 - 1 / (1 + step / 200)) + rng.gauss(0, 0.05)
+    chosen = 0.3 * margin + rng.gauss(0, 0.02)
+    return {"rewards_chosen": chosen, "rewards_rejected": chosen - margin, "rewards_margins": margin,
+            "rewards_accuracies": min(1, max(0, 0.5 + 0.2 * margin + rng.gauss(0, 0.03))),
+            "logps_chosen": -90 + 10 * chosen, "logps_rejected": -95 + 10 * (chosen - margin)}
 
 
 def start_lines(name, resumed, directory):
@@ -117,8 +128,10 @@ def write_course(options, rng):
             line["busiest_expert"] = 1 + 2 / (1 + step / 100) + abs(rng.gauss(0, 0.05))
             line["dropped_share"] = 0.2 / (1 + step / 100) + abs(rng.gauss(0, 0.005))
             line["load_entropy"] = 1 - 0.3 / (1 + step / 100) - abs(rng.gauss(0, 0.005))
+        if options.preferences:
+            line.update(preference_figures(rng, step))
         metrics[step] = [line]
-        if step % 100 == 0:
+        if step % 100 == 0 and not options.preferences:
             for source, base, tokens in (("wiki", 0.3, 0.7 * TOKENS), ("code", -0.7, 0.3 * TOKENS)):
                 metrics[step].append({"step": step, "source": source, "source_loss": line["loss"] + base,
                                       "source_tokens": round(tokens)})
@@ -129,6 +142,9 @@ def write_course(options, rng):
                 loss = line["loss"] + base + rng.gauss(0, 0.004)
                 metrics[step].append({"step": step, "name": source, "validation_loss": loss,
                                       "bits_per_byte": loss / math.log(2) / 4.2})
+                if options.preferences:
+                    metrics[step][-1].update({"validation_" + key: value
+                                              for key, value in preference_figures(rng, step).items()})
                 say(f"step {step:,} validation loss on {source} {loss:.3f} ({loss / math.log(2) / 4.2:.3f} bits/byte)")
             say(f"saved {step:,} in 2.31 s, training paused 0.04 s")
             saved = step
@@ -218,6 +234,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--experts", action="store_true", help="with the figures of routers")
+    parser.add_argument("--preferences", action="store_true", help="with the figures of a preference objective")
     options = parser.parse_args()
     rng = random.Random(options.seed)
     options.directory.mkdir(parents=True, exist_ok=True)
@@ -225,7 +242,7 @@ def main():
     write_trace(options.directory, rng)
     (options.directory / "run.yaml").write_text(CONFIG.format(
         name=options.directory.name, directory=options.directory, seed=options.seed, steps=options.steps,
-        rate=options.learning_rate, warmup=options.steps // 50, every=max(1, options.steps // 100)), encoding="utf-8")
+        rate=options.learning_rate, objective="dpo" if options.preferences else "sft", warmup=options.steps // 50, every=max(1, options.steps // 100)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -78,6 +78,49 @@ int tolerance(std::string_view typed) {
   return std::max(2, static_cast<int>(section_and_leaf(typed).second.size()) / 2);
 }
 
+std::vector<std::string_view> parts_of(std::string_view name) {
+  std::vector<std::string_view> parts;
+  for (size_t at = 0; at <= name.size();) {
+    const size_t end = std::min(name.find_first_of("_.-", at), name.size());
+    if (end > at) parts.push_back(name.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+// Returns true if one of `parts` is `part`, a misspelling of it, or one is short for the other.
+bool has_similar(const std::vector<std::string_view>& parts, std::string_view part) {
+  constexpr size_t kShort = 3;  // letters of an abbreviation
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view other) {
+    const size_t fewer = std::min(part.size(), other.size());
+    const bool is_short = fewer >= kShort && (part.starts_with(other) || other.starts_with(part));
+    const int most = std::max(1, static_cast<int>(fewer) / 3);
+    return is_short || edit_distance(part, other) <= most;
+  });
+}
+
+// Returns true if the typed name can be an attempt at the known one, and is not another name that
+// shares a part with it: loss_type is not rope_type, tokens is not keep_every_tokens. Every part of
+// the typed name between '_' is then similar to one of the known path, and most parts of the known
+// name to one of the typed path.
+bool is_plausible(std::string_view typed_path, std::string_view known_path) {
+  constexpr int kTypo = 2;
+  const std::string_view typed = section_and_leaf(typed_path).second,
+                         known = section_and_leaf(known_path).second;
+  const bool is_abbreviation =
+      initials(known) == typed || known.starts_with(typed) ||
+      (!typed.empty() && typed[0] == known[0] && is_subsequence(typed, known));
+  if (is_abbreviation || edit_distance(typed, known) <= std::min(kTypo, tolerance(typed)))
+    return true;
+  const auto of_known = parts_of(known_path), of_typed = parts_of(typed_path);
+  for (const std::string_view part : parts_of(typed))
+    if (!has_similar(of_known, part)) return false;
+  const std::vector<std::string_view> own = parts_of(known);
+  const auto similar = std::ranges::count_if(
+      own, [&](std::string_view part) { return has_similar(of_typed, part); });
+  return 2 * similar > std::ssize(own);
+}
+
 // Returns the advice for an old name of one of the fields, whose paths may lack the section, as in
 // an element of optimizer.groups.
 std::string renamed_here(std::string_view path, std::span<const std::string> paths) {
@@ -102,7 +145,7 @@ std::string nearest(std::string_view typed, std::span<const std::string> names) 
   for (const std::string& name : names) {
     const int d = path_distance(typed, name);
     // If several names are equally near, the first one wins.
-    if (d < least) {
+    if (d < least && is_plausible(typed, name)) {
       least = d;
       best = name;
     }

@@ -220,6 +220,18 @@ LatestCheckpoint find_latest(const Path& checkpoints_dir) {
   return latest;
 }
 
+namespace {
+
+// Returns true if the run directory is a trial of a sweep: SWEEP/trials/NUMBER.
+bool is_trial(const Path& run) {
+  std::error_code error;
+  const Path folder = fs::canonical(run, error);
+  return !error && folder.parent_path().filename() == "trials" &&
+         fs::exists(folder.parent_path().parent_path() / "sweep.json", error);
+}
+
+}  // namespace
+
 std::vector<Path> checkpoints_of(const Path& argument) {
   std::error_code error;
   const fs::file_status status = fs::status(argument, error);
@@ -242,6 +254,12 @@ std::vector<Path> checkpoints_of(const Path& argument) {
   if (found.empty() && !names.damaged.empty())
     throw Error("{}: all checkpoints are damaged; the newest is {}.", argument.string(),
                 names.damaged.back().path.string());
+  if (found.empty() && fs::exists(argument / "run.yaml", error) && is_trial(argument))
+    throw Error(
+        "{}: this trial has no checkpoint. `tessera sweep` removes the checkpoints of trials that "
+        "it stops early, unless --keep-checkpoints is given; the other trials save one at the end "
+        "of each rung. Use one of those.",
+        argument.string());
   if (found.empty() && fs::exists(argument / "run.yaml", error))
     throw Error(
         "{}: this run has not saved a checkpoint yet. It saves every checkpoint.every_steps steps, "

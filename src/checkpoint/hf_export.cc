@@ -250,8 +250,8 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   if (has_adapters(reader))
     throw Error(
         "{}: contains adapters, which an export would lose. Merge them into the weights with   "
-        "tessera checkpoint merge {} --out MERGED   and export that.",
-        checkpoint.string(), checkpoint.string());
+        "tessera checkpoint merge {}{} --out MERGED   and export that.",
+        checkpoint.string(), checkpoint.string(), options.averages ? " --weights ema" : "");
   require_logits(reader);
   HfExport result;
   const model::ModelConfig stored = stored_model(reader);

@@ -221,11 +221,18 @@ AdapterSettings adapter_settings(const CheckpointReader& r) {
   return s;
 }
 
-Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version,
+// Returns the dtype in which the run of a checkpoint held the weights that it did not train.
+static std::string base_dtype_of(const CheckpointHeader& header) {
+  const Tree* const precision = header.config.find("precision");
+  const std::string* const name = precision != nullptr ? precision->as_string() : nullptr;
+  if (name == nullptr || *name == "fp32") return "f32";
+  return *name == "fp16" ? "f16" : "bf16";
+}
+
+Merged merge_adapters(CheckpointReader reader, const Path& out, const std::string& version,
                       const OnTensor& on_tensor) {
-  CheckpointReader reader(checkpoint);
   if (!has_adapters(reader))
-    throw Error("{}: contains no adapters, expected tensors named …{}", checkpoint.string(),
+    throw Error("{}: contains no adapters, expected tensors named …{}", reader.folder().string(),
                 model::kLoraA);
   std::error_code error;
   if (std::filesystem::exists(out, error))
@@ -260,6 +267,7 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
     made.parameters += t.shape.elements();
   }
   CheckpointHeader header = reader.header();
+  made.base_dtype = base_dtype_of(header);
   header.version = version;
   // Rank 0 means no adapters, so a run that starts from this checkpoint does not expect them.
   Tree lora = *header.config.find("lora");

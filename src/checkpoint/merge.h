@@ -42,12 +42,15 @@ AdapterSettings adapter_settings(const CheckpointReader& checkpoint);
 
 struct Merged {
   int64_t adapters = 0, tensors = 0, parameters = 0;
+  // The dtype in which the run held the base weights, "f32", "bf16" or "f16". The merged weights
+  // are the sums of these, rounded, and the adapters.
+  std::string base_dtype = "f32";
 };
 
-// Writes a checkpoint of merged weights to `out`, in f32, without optimizer state. The settings are
-// those in the checkpoint's header. Throws Error if there are no adapters, if their shapes do
-// not match the weights, or if `out` exists.
-Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string& version,
+// Writes a checkpoint of merged weights to `out`, in f32, without optimizer state: those that
+// `reader` reads, so their means after use_averages(). The settings are those in the header. Throws
+// Error if there are no adapters, if their shapes do not match the weights, or if `out` exists.
+Merged merge_adapters(CheckpointReader reader, const Path& out, const std::string& version,
                       const OnTensor& on_tensor = {});
 
 // ---- The mean of several checkpoints of one run (Polyak averaging), which often has a lower loss

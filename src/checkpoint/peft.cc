@@ -109,6 +109,11 @@ const SafetensorsEntry* find_entry(const SafetensorsFile& file, const std::strin
   return at == entries.end() ? nullptr : &*at;
 }
 
+bool has_any(const SafetensorsFile& file, const std::vector<model::HfTensor>& tensors) {
+  return std::ranges::any_of(
+      tensors, [&](const model::HfTensor& t) { return find_entry(file, t.theirs) != nullptr; });
+}
+
 // Adds a fault if the file has no such tensor, or one of another shape or type.
 const SafetensorsEntry* checked_entry(const SafetensorsFile& file, const model::HfTensor& t,
                                       std::vector<std::string>& faults) {
@@ -123,14 +128,39 @@ const SafetensorsEntry* checked_entry(const SafetensorsFile& file, const model::
   return nullptr;
 }
 
+// Adds adapters of a module of multi-token prediction, which transformers' models do not have. They
+// change nothing at first: B is zero, and A is that of the last layer.
+void add_initial(const model::AdapterModule& m, const std::vector<model::HfTensor>& tensors,
+                 int64_t layers, StoredAdapters& out) {
+  const std::string name = m.ours();
+  const auto last = out.tensors.find(
+      fmt::format("layer{}{}{}", layers - 1, name.substr(name.find('.')), model::kLoraA));
+  for (const model::HfTensor& t : tensors) {
+    StoredAdapters::Tensor& to = out.tensors[t.ours];
+    to = {t.shape, std::vector<float>(t.shape.elements())};
+    if (t.ours.ends_with(model::kLoraA) && last != out.tensors.end() &&
+        last->second.shape == t.shape)
+      to.values = last->second.values;
+  }
+}
+
 // ---- Export
+
+// In models with experts, PEFT reads a target module with one of these names as all experts, even
+// if it is that of a dense or shared MLP. So their weights are given as target parameters.
+bool is_read_as_experts(const std::vector<model::AdapterModule>& all, std::string_view module) {
+  constexpr std::string_view kNames[] = {"gate_proj", "up_proj", "down_proj"};
+  const std::string_view name = module.substr(module.rfind('.') + 1);
+  return !model::is_of_experts(module) && std::ranges::find(kNames, name) != std::end(kNames) &&
+         std::ranges::any_of(all, [](const model::AdapterModule& m) { return m.experts > 0; });
+}
 
 // Returns the shortest names that name the modules with adapters and no other module of the model.
 std::vector<std::string> module_names(const std::vector<model::AdapterModule>& all,
                                       const std::set<std::string>& adapted) {
   std::set<std::string> names;
   for (const std::string& module : adapted) {
-    if (model::is_of_experts(module)) continue;
+    if (model::is_of_experts(module) || is_read_as_experts(all, module)) continue;
     const std::string_view full = model::after_layer(module);
     std::string_view name = full.substr(full.rfind('.') + 1);
     const auto names_others = [&] {
@@ -144,10 +174,14 @@ std::vector<std::string> module_names(const std::vector<model::AdapterModule>& a
   return {names.begin(), names.end()};
 }
 
-std::vector<std::string> parameter_names(const std::set<std::string>& adapted) {
+std::vector<std::string> parameter_names(const std::vector<model::AdapterModule>& all,
+                                         const std::set<std::string>& adapted) {
   std::set<std::string> names;
-  for (const std::string& module : adapted)
-    if (model::is_of_experts(module)) names.emplace(model::after_layer(module));
+  for (const std::string& module : adapted) {
+    const std::string name(model::after_layer(module));
+    if (model::is_of_experts(module)) names.insert(name);
+    if (is_read_as_experts(all, module)) names.insert(name + ".weight");
+  }
   return {names.begin(), names.end()};
 }
 
@@ -243,7 +277,12 @@ StoredAdapters read_peft(const Path& folder, const model::ModelConfig& model) {
   std::set<std::string> used;
   for (const model::AdapterModule& m : modules) {
     if (!is_target(out.settings, m)) continue;
-    for (const model::HfTensor& t : tensors_of(m, experts, out.settings, folder)) {
+    const std::vector<model::HfTensor> tensors = tensors_of(m, experts, out.settings, folder);
+    if (model::is_of_prediction(m.tensor.ours) && !has_any(file, tensors) && !out.settings.dora()) {
+      add_initial(m, tensors, model.layers, out);
+      continue;
+    }
+    for (const model::HfTensor& t : tensors) {
       used.insert(t.theirs);
       const SafetensorsEntry* const entry = checked_entry(file, t, faults);
       if (entry == nullptr) continue;
@@ -305,16 +344,15 @@ int64_t import_peft(const Path& base, const Path& folder, const Path& out,
   return std::count_if(adapters.tensors.begin(), adapters.tensors.end(), is_b);
 }
 
-PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::string& base) {
+PeftExport export_peft(CheckpointReader reader, const Path& folder, const std::string& base) {
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error))
     throw Error("{}: exists already. Choose another path, or remove it first.", folder.string());
-  CheckpointReader reader(checkpoint);
   if (!has_adapters(reader))
     throw Error(
         "{}: contains no adapters, expected a run with lora.rank. Export the model without "
         "--adapter.",
-        checkpoint.string());
+        reader.folder().string());
   require_logits(reader);
   const AdapterSettings settings = adapter_settings(reader);
   const model::ModelConfig model = stored_model(reader);
@@ -331,6 +369,13 @@ PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::st
   std::set<std::string> adapted;
   for (const model::AdapterModule& m : modules) {
     if (!has_adapter(m)) continue;
+    if (settings.dora() && is_read_as_experts(modules, m.module()))
+      throw Error(
+          "{}: has a DoRA adapter of {}. PEFT reads modules of this name in a model with experts "
+          "as the experts, which cannot have DoRA. Merge the adapters (`tessera checkpoint "
+          "merge`) "
+          "and export the result.",
+          reader.folder().string(), m.module());
     add_module(reader, m, experts, settings, tensors);
     adapted.insert(m.module());
   }
@@ -349,7 +394,8 @@ PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::st
     };
   });
   write_file(part.path() / kPeftSettingsFile,
-             to_json(config_of(settings, {module_names(modules, adapted), parameter_names(adapted)},
+             to_json(config_of(settings,
+                               {module_names(modules, adapted), parameter_names(modules, adapted)},
                                base, model),
                      2) +
                  "\n");

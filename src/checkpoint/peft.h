@@ -44,10 +44,10 @@ struct PeftExport {
   int64_t adapters = 0, parameters = 0;
 };
 
-// Writes the adapters of a checkpoint, in f32, to `folder`, which appears only when it is complete.
-// `base` is the name or path of the base model, for adapter_config.json; empty: none. Throws Error
-// if the checkpoint has no adapters, if one of PEFT's matrices would need two of them, or if
-// `folder` exists and is not empty.
-PeftExport export_peft(const Path& checkpoint, const Path& folder, const std::string& base);
+// Writes the adapters that `reader` reads, in f32, to `folder`, which appears only when it is
+// complete. `base` is the name or path of the base model, for adapter_config.json; empty: none.
+// Throws Error if the checkpoint has no adapters, if one of PEFT's matrices would need two of them,
+// or if `folder` exists and is not empty.
+PeftExport export_peft(CheckpointReader reader, const Path& folder, const std::string& base);
 
 }  // namespace tessera::checkpoint

@@ -140,11 +140,14 @@ std::vector<std::string> modules_in(const Tree& config, const std::string& sourc
 }
 
 // Returns the names in target_parameters. PEFT matches the last components of a parameter's name,
-// so its "down_proj" is our "experts.down_proj".
+// so its "down_proj" is our "experts.down_proj", and "mlp.up_proj.weight" is the module
+// mlp.up_proj.
 std::vector<std::string> parameters_in(const Tree& config, const std::string& source) {
   std::vector<std::string> parameters;
   for (const std::string& name : names_in(config, "target_parameters", source)) {
-    const std::string_view own = model::after_layer(name);
+    std::string_view own = model::after_layer(name);
+    constexpr std::string_view kWeight = ".weight";
+    if (own.ends_with(kWeight)) own.remove_suffix(kWeight.size());
     add_name(parameters,
              own.find('.') == own.npos ? "experts." + std::string(own) : std::string(own));
   }

@@ -228,7 +228,8 @@ int verb_chat(Args args) {
   int64_t seed = 0, context = 0, max_tokens = 0;
   Arguments a("chat", "Talk to the model of a checkpoint in the terminal.",
               "tessera chat runs/tuned --system 'Answer briefly.'");
-  a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  a.required(checkpoint, "CHECKPOINT",
+             "a run directory, a checkpoints folder, one checkpoint or a Hugging Face folder");
   add_adapter(a, adapter);
   a.option(system, "--system", "TEXT", "the system message");
   a.option(template_file, "--chat-template", "FILE",

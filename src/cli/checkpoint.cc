@@ -20,8 +20,8 @@
 #include "cli/status_line.h"
 #include "cli/verbs.h"
 #include "data/sentencepiece_model.h"
-#include "data/tokenizer_json.h"
 #include "model/family.h"
+#include "train/word_split.h"
 
 namespace tessera::cli {
 namespace {
@@ -386,15 +386,10 @@ void describe_tokenizer(const Path& checkpoint, checkpoint::HfExportOptions& opt
   options.sentencepiece = sentencepiece_ids(reader, *tokenizer);
 }
 
-// Returns true if transformers' tokenizer class for the family ignores how our tokenizer.json
-// splits text into words, so that AutoTokenizer would give other ids than in training.
-bool cuts_words_otherwise(const Path& checkpoint, const model::ModelConfig& model) {
-  if (!model::rule_of(model.family).hf_overrides_pretokenizer) return false;
+// Returns true if AutoTokenizer would give other ids than the tokenizer of the checkpoint.
+bool splits_words_otherwise(const Path& checkpoint, const model::ModelConfig& model) {
   const checkpoint::CheckpointReader reader(checkpoint);
-  const std::string& bytes = reader.header().tokenizer;
-  return data::is_tokenizer_json(bytes) &&
-         data::read_tokenizer_json(bytes, checkpoint.string()).words !=
-             data::PretokenizerKind::kQwen2;
+  return train::splits_words_otherwise(reader.header().tokenizer, checkpoint.string(), model);
 }
 
 checkpoint::HfExportOptions export_options(const std::string& dtype, int64_t max_file_bytes) {
@@ -462,7 +457,7 @@ int export_folder(Args args) {
     show("  config.json of {} has no key for {}\n", family_name(made.model), unsaid);
   show("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
        made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
-  if (made.has_tokenizer && cuts_words_otherwise(source, made.model))
+  if (made.has_tokenizer && splits_words_otherwise(source, made.model))
     show(
         "  AutoTokenizer would split text into words as the published {} does, not as in "
         "training.\n"

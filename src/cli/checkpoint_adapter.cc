@@ -28,13 +28,13 @@ int import_adapter(const std::string& base, const std::string& folder, const std
 int export_adapter(const std::string& checkpoint, const std::string& folder,
                    const std::string& base, const checkpoint::HfExportOptions& options, bool json) {
   const checkpoint::HfExportOptions only;
-  if (options.averages != only.averages || options.dtype != only.dtype ||
-      options.max_file_bytes != only.max_file_bytes)
+  if (options.dtype != only.dtype || options.max_file_bytes != only.max_file_bytes)
     throw UsageError(
-        "checkpoint export: --adapter writes the trained adapters in f32 to one file, without "
-        "--weights, --dtype and --max-file-bytes.");
-  const checkpoint::PeftExport made =
-      checkpoint::export_peft(choose_checkpoint(checkpoint), folder, base);
+        "checkpoint export: --adapter writes the adapters in f32 to one file, without --dtype and "
+        "--max-file-bytes.");
+  checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));
+  if (options.averages) reader.use_averages();
+  const checkpoint::PeftExport made = checkpoint::export_peft(std::move(reader), folder, base);
   if (json) {
     Tree t;
     t.set("folder", Tree(folder));

@@ -21,6 +21,7 @@
 #include "model/family.h"
 #include "model/presets.h"
 #include "train/run_programs.h"
+#include "train/word_split.h"
 
 namespace tessera::cli {
 namespace {
@@ -232,6 +233,9 @@ int print(Args args) {
     const checkpoint::CheckpointReader reader(checkpoint::resolve_checkpoint(run));
     tree.set("model", to_tree(checkpoint::stored_model(reader)));
     text = text_settings(reader);
+    const std::string note =
+        train::word_split_warning(reader.header().tokenizer, run, checkpoint::stored_model(reader));
+    if (!note.empty()) fmt::print(stderr, "note: {}\n", note);
   } else {
     tree = to_tree(resolved(open_run(run, overrides, small)));
   }

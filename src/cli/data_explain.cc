@@ -13,6 +13,8 @@
 #include <optional>
 
 #include "base/count.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/arguments.h"
 #include "cli/loss_marks.h"
@@ -21,6 +23,8 @@
 #include "cli/show.h"
 #include "config/run_config.h"
 #include "data/explain.h"
+#include "data/parquet_file.h"
+#include "data/source_list.h"
 #include "data/tokenizer.h"
 #include "data/training_data.h"
 #include "train/load_run.h"
@@ -111,6 +115,7 @@ int explain_instructions(const config::RunConfig& run, std::optional<int64_t> st
   const data::InstructionCounts counts = rows.counts().value();
   t.set("data", data::to_tree(counts));
   if (!json) fmt::print("{}\n", data::describe(counts));
+  for (const std::string& what : counts.warnings) fmt::print(stderr, "warning: {}\n", what);
   for (int64_t s = first; s < end; ++s) samples.push(show_sample(*tokenizer, rows, s, ids, json));
   t.set("samples", std::move(samples));
   if (json) fmt::print("{}\n", to_json(t));
@@ -315,6 +320,21 @@ void explain_sample(data::TrainingData& data, const Subject& subject, int64_t sa
   if (tokenizer == nullptr) show("  (use --tokenizer to see the text)\n");
 }
 
+// Throws Error for a file of examples, which is neither a run file nor a dataset. A run file may be
+// in JSON, but it is not a list.
+void refuse_examples(const std::string& name) {
+  if (!std::filesystem::is_regular_file(name)) return;
+  const std::string_view plain = data::without_compression(name);
+  if (!data::named_json_lines(name) && !data::named_parquet(name)) return;
+  if (plain.ends_with(".json") && plain == name && !read_file(name).starts_with('[')) return;
+  throw Error(
+      "{0}: is a file of examples, expected a run file, a run directory or a dataset. `tessera "
+      "data "
+      "render TEMPLATE {0} --tokenizer T` shows its conversations with the learned tokens marked; "
+      "`tessera data explain RUN data.instructions=[{0}]` shows them as a run reads them",
+      name);
+}
+
 }  // namespace
 
 int data_explain(Args args) {
@@ -343,6 +363,7 @@ int data_explain(Args args) {
     if (!overrides.empty()) throw UsageError("{}: key=value needs a run file", overrides[0]);
     subject = subject_of(name, sequence_length, seed);
   } else {
+    refuse_examples(name);
     const config::RunConfig run = open_run(name, overrides);
     if (!run.data.instructions.empty())
       return explain_instructions(

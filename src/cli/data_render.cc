@@ -93,6 +93,8 @@ void print_encoded(const std::string& name, const std::string& file, const std::
     }
     fmt::print("{}\n", json ? to_json(out) : marked_text(*t, ids, learned));
   }
+  for (const std::string& what : data::warnings(encoder.notes()))
+    fmt::print(stderr, "warning: {}\n", what);
 }
 
 }  // namespace

@@ -22,16 +22,17 @@
 #include "cli/checkpoint_file.h"
 #include "cli/eval_data.h"
 #include "cli/eval_preferences.h"
-#include "cli/eval_progress.h"
 #include "cli/model_layout.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
+#include "cli/status_line.h"
 #include "cli/verbs.h"
 #include "data/source_list.h"
 #include "data/tokenizer_json.h"
 #include "data/vocabulary.h"
 #include "eval/evaluate.h"
+#include "eval/example_row.h"
 #include "eval/task_names.h"
 
 namespace tessera::cli {
@@ -93,17 +94,6 @@ void save_logits(checkpoint::CheckpointReader& reader, const std::string& logits
   const int64_t each = std::ssize(ids) / sequences;
   eval::LogitsModel m(reader, sequences, each, options, std::ssize(source) / sequences);
   write_logits(logits_file, m.read(ids, source), sequences, each);
-}
-
-Tree as_tree(const eval::ExampleScore& s) {
-  Tree log = Tree::list(), t;
-  for (const double x : s.log) log.push(Tree(x));
-  t.set("line", Tree(s.line));
-  if (!s.log.empty()) t.set("log_likelihood", std::move(log));
-  if (s.log.empty()) t.set("written", Tree(s.written));
-  if (s.log.empty()) t.set("answer", Tree(s.extracted));
-  if (s.log.empty()) t.set("last_answer", Tree(s.extracted_last));
-  return t;
 }
 
 // Prints the results of one task as a line unless `quiet`, and returns them as a tree.
@@ -227,10 +217,12 @@ std::string run_tasks(const EvalCommand& c, checkpoint::CheckpointReader& reader
   for (const NamedAdapters& named : adapters) list.push_back(named.adapters);
   const auto add = [&](const eval::Task& t, const std::string& adapter, const eval::TaskResult& r) {
     results.push(show_task(t.name, adapter, r, quiet));
-    for (const eval::ExampleScore& s : r.examples) {
-      Tree row = as_tree(s);
+    for (size_t i = 0; i < r.examples.size(); ++i) {
+      Tree row;
       row.set("task", Tree(t.name));
       if (!adapter.empty()) row.set("adapter", Tree(adapter));
+      const Tree result = eval::example_row(t.spec, t.examples[i], r.examples[i]);
+      for (const auto& [key, value] : *result.as_members()) row.set(key, value);
       rows += to_json(row) + "\n";
     }
   };
@@ -367,7 +359,7 @@ void evaluate(const EvalCommand& c) {
   const std::unique_ptr<comm::World> world = ranks ? comm::mpi_world() : comm::self_world();
   eval::ModelOptions options = {precision_named(c.precision), threads_or_all(c.threads),
                                 gpu_named(c.device, *world)};
-  EvalProgress progress;
+  ShareLine progress;
   if (world->rank() == 0)
     options.on_progress = [&](int64_t done, int64_t all) { progress.show(done, all); };
   checkpoint::CheckpointReader reader = open_checkpoint(c.checkpoint, c.weights);
@@ -406,7 +398,8 @@ int verb_eval(Args args) {
   Arguments a(
       "eval", "Compute the perplexity of a checkpoint on data, and evaluate tasks.",
       "tessera eval runs/pythia-70m corpus/validation --task piqa,arc_easy --data examples");
-  a.required(c.checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  a.required(c.checkpoint, "CHECKPOINT",
+             "a run directory, a checkpoints folder, one checkpoint or a Hugging Face folder");
   declare_data(a, c.data);
   declare_preferences(a, c.preferences);
   declare_tasks(a, c);

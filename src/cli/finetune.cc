@@ -26,7 +26,9 @@ namespace {
 constexpr int64_t kLongestRow = 2048, kMostRows = 16;  // tokens per row, rows per step
 constexpr int64_t kUnknownSteps = 1'000'000;           // before the rows are counted
 constexpr double kMostEpochs = 1e6;
-constexpr double kRate = 2e-5, kAdapterRate = 2e-4;  // peak learning rates
+// Peak learning rates. Those of preference objectives are TRL's; adapters get ten times as much.
+constexpr double kRate = 2e-5, kAdapterRate = 2e-4;
+constexpr double kPreferenceRate = 1e-6, kPreferenceAdapterRate = 1e-5;
 
 struct FineTuning {
   std::string from, out;
@@ -89,6 +91,16 @@ Tree run_file(const FineTuning& f, const Path& file) {
   }
   root.set("schedule", std::move(schedule));
   return root;
+}
+
+// Returns the peak learning rate of a run without --learning-rate. The head of a reward model
+// starts at random, so its rate is that of fine-tuning on conversations.
+double default_rate(const config::RunConfig& config) {
+  using Kind = config::ObjectiveKind;
+  const Kind kind = config.objective.kind;
+  const bool adapters = config.lora.rank > 0;
+  if (kind == Kind::kSft || kind == Kind::kReward) return adapters ? kAdapterRate : kRate;
+  return adapters ? kPreferenceAdapterRate : kPreferenceRate;
 }
 
 void set_in(Tree& root, const char* section, const char* key, auto value) {
@@ -190,18 +202,23 @@ int verb_finetune(Args args) {
   std::vector<std::string> overrides;
   Arguments arguments(
       "finetune",
-      "Fine-tune a model on conversations. Writes OUT/finetune.yaml, a run file, and "
-      "trains it; the same command resumes.",
+      "Fine-tune a model on conversations, or on pairs of answers with objective.kind=dpo (ipo, "
+      "orpo, kto, simpo, reward). Writes OUT/finetune.yaml, a run file, and trains it; the same "
+      "command resumes. A step has 16 rows, or fewer so that an epoch has about four steps. "
+      "Examples that are longer than a row are skipped (data.long_examples=skip).",
       "tessera finetune --from hf-folder --data chat.jsonl --out runs/tuned");
   arguments.option(f.from, "--from", "FOLDER", "the model: a Hugging Face folder or a checkpoint",
                    true);
-  arguments.option(f.data, "--data", "FILE", "conversations (repeat for more files)", true);
+  arguments.option(f.data, "--data", "FILE",
+                   "conversations or pairs of answers (repeat for more files)", true);
   arguments.option(f.out, "--out", "DIR", "the run directory", true);
-  arguments.option(f.validation, "--validation", "FILE", "conversations to measure the loss on");
+  arguments.option(f.validation, "--validation", "FILE",
+                   "data of the same form to measure the loss on");
   arguments.option(f.epochs, "--epochs", "N", "passes over the data");
   arguments.option(f.lora, "--lora", "RANK", "train LoRA adapters of this rank; 0: all weights");
   arguments.option(f.learning_rate, "--learning-rate", "X",
-                   "peak learning rate; default: 2e-5, for adapters 2e-4");
+                   "peak learning rate; default: 2e-5, or 1e-6 with dpo, ipo, orpo, kto and simpo; "
+                   "for adapters ten times that");
   arguments.option(f.sequence_length, "--sequence-length", "T",
                    "tokens per row; default: the model's context, at most 2048");
   arguments.many(overrides, "key=value", "overrides of run-file keys");
@@ -214,8 +231,7 @@ int verb_finetune(Args args) {
         train::load_run({run_file(f, file), source}, overrides).model.context, kLongestRow);
   Tree tree = run_file(f, file);
   config::RunConfig config = train::load_run({tree, source}, overrides);
-  if (f.learning_rate == 0)
-    set_in(tree, "optimizer", "learning_rate", config.lora.rank > 0 ? kAdapterRate : kRate);
+  if (f.learning_rate == 0) set_in(tree, "optimizer", "learning_rate", default_rate(config));
   set_batch(tree, config, kMostRows);
   config::validate(train::load_run({tree, source}, overrides));
   const auto tokenizer = data::load_tokenizer(train::tokenizer_of_run(config));

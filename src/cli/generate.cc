@@ -307,7 +307,8 @@ struct GenerateCommand {
 
 void declare(Arguments& a, GenerateCommand& c) {
   Settings& s = c.settings;
-  a.required(c.checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  a.required(c.checkpoint, "CHECKPOINT",
+             "a run directory, a checkpoints folder, one checkpoint or a Hugging Face folder");
   a.option(c.prompt, "--prompt", "TEXT", "the text to continue; '-' reads standard input");
   a.option(c.file, "--prompts", "FILE",
            "a prompt per line: text, or JSON objects with \"prompt\"; prints JSON Lines");

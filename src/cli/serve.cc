@@ -38,7 +38,8 @@ struct ServeArguments {
   double drain_s = 30;
 
   void declare(Arguments& a) {
-    a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+    a.required(checkpoint, "CHECKPOINT",
+               "a run directory, a checkpoints folder, one checkpoint or a Hugging Face folder");
     add_adapter(a, adapter);
     a.option(server.host, "--host", "ADDRESS",
              "address to listen on; the default is reachable only from this machine");

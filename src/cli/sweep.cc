@@ -5,10 +5,12 @@
 // line, divides the cores or GPUs among the trials, and writes the run file of the best one.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "base/log.h"
 #include "base/owner_lock.h"
 #include "base/philox.h"
+#include "checkpoint/checksum.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "measure/tune_history.h"
@@ -101,13 +103,44 @@ void use_types_of_keys(config::RunConfig& config, std::vector<sweep::Parameter>&
         p.integers = false;
 }
 
-// Returns a hash of the configuration without the keys that the sweep varies.
+// Returns text that changes with the content of a file; for a large file, with its size and time.
+std::string content_of(const Path& file) {
+  constexpr uintmax_t kLarge = uintmax_t{64} << 20;
+  if (const uintmax_t size = std::filesystem::file_size(file); size > kLarge)
+    return fmt::format("{} {}", size,
+                       std::filesystem::last_write_time(file).time_since_epoch().count());
+  return checkpoint::checksum_text(checkpoint::checksum_of(MappedFile(file).bytes()));
+}
+
+// Adds the content of the files that a value of the configuration names: files, datasets, folders
+// of checkpoints.
+void add_files(const Tree& value, Tree& files) {
+  if (const Tree::List* const list = value.as_list())
+    for (const Tree& item : *list) add_files(item, files);
+  if (const Tree::Members* const members = value.as_members())
+    for (const auto& [key, member] : *members) add_files(member, files);
+  const std::string* const text = value.as_string();
+  if (text == nullptr || text->empty()) return;
+  for (const char* end : {"", ".idx", ".bin", "/index.json"}) {
+    std::error_code error;
+    const Path path = *text + end;
+    if (std::filesystem::is_regular_file(path, error))
+      files.set(path.string(), Tree(content_of(path)));
+  }
+}
+
+// Returns a hash of the configuration without the keys that the sweep varies, and of the files that
+// it names.
 std::string hash_of(config::RunConfig config, const std::vector<sweep::Parameter>& parameters) {
-  Tree fixed;
-  for (const Field& field : fields_of(config))
-    if (std::none_of(parameters.begin(), parameters.end(),
-                     [&](const sweep::Parameter& p) { return p.key == field.path; }))
-      fixed.set(field.path, field.write());
+  Tree fixed, files = Tree::object();
+  for (const Field& field : fields_of(config)) {
+    if (std::any_of(parameters.begin(), parameters.end(),
+                    [&](const sweep::Parameter& p) { return p.key == field.path; }))
+      continue;
+    fixed.set(field.path, field.write());
+    add_files(field.write(), files);
+  }
+  fixed.set("files", std::move(files));
   return fmt::format("{:016x}", hash_name(to_json(fixed)));
 }
 

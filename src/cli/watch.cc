@@ -49,6 +49,7 @@ train::ProgressState progress_of(const report::RunData& run) {
   p.grad_norm = last(report::Column::kGradNorm);
   p.learning_rate = last(report::Column::kLearningRate);
   p.tokens_per_s = last(report::Column::kTokensPerS);
+  p.unit = report::units_of(run).rate;
   p.matrix_rate_share = last(report::Column::kFlopsShare);
   p.exposed_share = last(report::Column::kExposedS) / last(report::Column::kStepS);
   return p;

@@ -1,6 +1,6 @@
 // Names and values that other training programs have for what a run file sets. A run file or a
-// command line that has one is answered with the key or value of this program. foreign_values.cc
-// has the table of values.
+// command line that has one is answered with the key or value of this program.
+// foreign_key_table.cc, foreign_tuning_keys.cc and foreign_values.cc have the tables.
 #pragma once
 
 #include <span>
@@ -18,9 +18,13 @@ struct ForeignKey {
   std::string_view key;      // Tessera's key; empty if no single key corresponds
   // What to write if the two keys have different values; further keys are in backquotes.
   std::string_view advice = {};
+  bool top_level = false;  // too general to be recognized as an end of a path: "tokens"
 };
 
+// Returns all entries: those of the two tables.
 std::span<const ForeignKey> foreign_keys();
+std::span<const ForeignKey> general_foreign_keys();  // foreign_key_table.cc
+std::span<const ForeignKey> foreign_tuning_keys();   // foreign_tuning_keys.cc
 
 // Returns the end of a message about an unknown key or option, such as
 // "(Hugging Face Trainer): use schedule.steps"; empty if the name is not known. Case does not

@@ -13,7 +13,8 @@
 // The end is the first end of a turn after a mark that is put at the end of the content. A mark is
 // one private-use character, so it survives trimming, and with_marks() puts it before trailing
 // blanks. If the marked text without its marks differs from the text, the template depends on the
-// content, and the marks are not used.
+// content, and the marks are not used. If the first message is an answer and the template rejects
+// an empty list, the answer begins at a mark in front of its content.
 //
 // An answer that cannot be found for certain is an error and never a guess: a mask that is off by
 // one token trains a model that does not stop. An answer costs a few renderings, which is little
@@ -125,9 +126,7 @@ class ChatTemplate::Finder {
   ByteSpan find(size_t i) {
     const size_t begin = begin_of(i);
     if (begin == npos) fail(i, "begins");
-    const size_t end = end_of(i, begin);
-    if (end == npos) fail(i, "ends");
-    return {begin, end};
+    return {begin, end_of(i, begin)};
   }
 
  private:
@@ -140,13 +139,40 @@ class ChatTemplate::Finder {
         form_.source(), i, what);
   }
 
+  // Throws Error for an answer that no token ends. `after`: the text that should have had one.
+  [[noreturn]] void fail_without_end(size_t i, std::string_view after) const {
+    const std::pair<std::string, size_t>* found = nullptr;
+    size_t first = npos;
+    for (const auto& end : form_.foreign_ends_)
+      if (const size_t at = after.find(end.first); at < first) {
+        first = at;
+        found = &end;
+      }
+    constexpr const char* kAdvice = "end the answers of the template with {{ eos_token }}";
+    if (found == nullptr)
+      throw Error(
+          "{}: the template writes no token after the answer messages[{}] that ends a turn, "
+          "expected one of {}. A model that is trained on it would not stop: {}",
+          form_.source(), i, fmt::join(form_.settings_.ends, ", "), kAdvice);
+    const auto& [name, tokens] = *found;
+    throw Error(
+        "{}: the template ends the answer messages[{}] with {}, which is {} of this tokenizer, "
+        "expected one special token. Use a tokenizer that has {}, or {}",
+        form_.source(), i, name,
+        tokens == 1 ? "an ordinary token" : fmt::format("{} tokens", tokens), name, kAdvice);
+  }
+
   // Renders the first `count` messages; nothing if the template rejects them.
   std::optional<std::string> head(size_t count, bool prompt, bool marks) const {
     const auto end = messages_.begin() + static_cast<std::ptrdiff_t>(count);
     Tree::List some(messages_.begin(), end);
-    if (marks) some = with_marks(std::move(some));
+    return rendering(marks ? with_marks(std::move(some)) : some, prompt);
+  }
+
+  // Renders messages; nothing if the template rejects them.
+  std::optional<std::string> rendering(const Tree::List& messages, bool prompt) const {
     try {
-      return form_.render(some, chat_.tools, prompt);
+      return form_.render(messages, chat_.tools, prompt);
     } catch (const Error&) {
       return std::nullopt;
     }
@@ -162,8 +188,35 @@ class ChatTemplate::Finder {
     return *marked_;
   }
 
+  // Finds the begin of an answer that is the first message, for a template that rejects an empty
+  // conversation: after the first occurrence of the prompt that follows a message of the user. The
+  // prompt must have a special token, because other texts may repeat a prompt without one.
+  size_t begin_of_first() {
+    Tree user;
+    user.set("role", Tree(std::string("user")));
+    user.set("content", Tree(std::string("question")));
+    std::string prompt;
+    try {
+      const std::string before = form_.render({user}, chat_.tools, false);
+      const std::string text = form_.render({user}, chat_.tools, true);
+      if (text.starts_with(before)) prompt = text.substr(before.size());
+    } catch (const Error&) {
+      // The template needs other messages than this, so the prompt is unknown.
+    }
+    const size_t at = prompt.empty() ? npos : full_.find(prompt);
+    const bool is_certain = at != npos && marked().at[0] != npos &&
+                            at + prompt.size() <= marked().at[0] &&
+                            last_end(prompt, form_.specials_, 0, prompt.size()) != npos;
+    if (is_certain) return at + prompt.size();
+    throw Error(
+        "{}: the conversation begins with the assistant, but the template requires a message "
+        "before its answer. Remove the first message, or mark it with \"train\": false",
+        form_.source());
+  }
+
   size_t begin_of(size_t i) {
     const auto prompt = head(i, true, false);
+    if (!prompt && i == 0) return begin_of_first();
     if (prompt && full_.starts_with(*prompt)) return prompt->size();
     if (prompt) {
       const auto before = head(i, false, false);
@@ -173,7 +226,27 @@ class ChatTemplate::Finder {
         if (end != npos) return end;
       }
     }
-    return begin_after_mark(i);
+    return i == 0 ? begin_of_first() : begin_after_mark(i);
+  }
+
+  // Returns where the content of the first message begins, by a mark in front of it. A template
+  // that reads a property of messages[0] rejects an empty list, so there is no prompt to compare
+  // with.
+  size_t begin_of_first() const {
+    const Tree* const content = messages_[0].find("content");
+    if (content == nullptr || content->as_string() == nullptr) return npos;
+    const std::string& text = *content->as_string();
+    const size_t blanks = text.size() - jinja::stripped(text, jinja::Side::kLeft).size();
+    // A template may trim the content: then the mark has to follow the blanks.
+    for (const size_t at : {size_t{0}, blanks}) {
+      std::string with_mark = text;
+      Tree::List messages = messages_;
+      messages[0].set("content", Tree(with_mark.insert(at, mark(0))));
+      const auto rendered = rendering(messages, false);
+      const Marked marked(rendered ? *rendered : std::string(), messages.size());
+      if (marked.text == full_) return marked.at[0];
+    }
+    return npos;
   }
 
   // Compares what follows the mark of the message before with the prompt that follows it there.
@@ -193,10 +266,19 @@ class ChatTemplate::Finder {
   size_t end_of(size_t i, size_t begin) {
     const auto& ends = form_.settings_.ends;
     const size_t at = marked().at[i];
-    if (at != npos && at >= begin) return first_end(full_, ends, at);
-    const auto turn = head(i + 1, false, false);
-    if (!turn || !full_.starts_with(*turn) || turn->size() < begin) return npos;
-    return last_end(full_, ends, begin, turn->size());
+    const bool has_mark = at != npos && at >= begin;
+    size_t end = npos, from = at, to = full_.size();
+    if (has_mark) {
+      end = first_end(full_, ends, at);
+    } else {
+      const auto turn = head(i + 1, false, false);
+      if (!turn || !full_.starts_with(*turn) || turn->size() < begin) fail(i, "ends");
+      from = begin;
+      to = turn->size();
+      end = last_end(full_, ends, begin, to);
+    }
+    if (end == npos) fail_without_end(i, std::string_view(full_).substr(from, to - from));
+    return end;
   }
 
   const ChatTemplate& form_;
@@ -211,6 +293,9 @@ ChatTemplate::ChatTemplate(ChatSettings settings, const Tokenizer& tokenizer)
   for (int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
     if (tokenizer.is_special(id) && tokenizer.token_bytes(id).size() > 1)
       specials_.emplace_back(tokenizer.token_bytes(id));
+  for (const char* name : kTurnEnds)
+    if (std::find(settings_.ends.begin(), settings_.ends.end(), name) == settings_.ends.end())
+      foreign_ends_.emplace_back(name, tokenizer.encode(name).size());
 }
 
 jinja::RenderedText ChatTemplate::rendered(const Tree::List& messages, const Tree& tools,
@@ -223,6 +308,20 @@ jinja::RenderedText ChatTemplate::rendered(const Tree::List& messages, const Tre
   variables.set("documents", Tree());
   variables.set("add_generation_prompt", Tree(prompt));
   return template_.render(variables, settings_.now);
+}
+
+// Adds what to do to the error of a conversation that the template rejects.
+jinja::RenderedText ChatTemplate::rendered_example(const Tree::List& messages,
+                                                   const Tree& tools) const {
+  try {
+    return rendered(messages, tools, false);
+  } catch (const Error& e) {
+    throw Error("{} {}", sentence(e.what()),
+                !messages.empty() && is_assistant(messages[0])
+                    ? "The conversation begins with the assistant. Remove that message, or the "
+                      "example"
+                    : "Correct or remove the example, or use another template");
+  }
 }
 
 std::string ChatTemplate::render(const Tree::List& messages, const Tree& tools, bool prompt) const {
@@ -254,7 +353,7 @@ ChatText ChatTemplate::apply(const Conversation& chat, Learned learned) const {
   const Tree::List& messages = *chat.messages.as_list();
   CHECK(chat.learned.size() == messages.size(), "{} flags for {} messages", chat.learned.size(),
         messages.size());
-  jinja::RenderedText text = rendered(messages, chat.tools, false);
+  jinja::RenderedText text = rendered_example(messages, chat.tools);
   ChatText out;
   if (learned == Learned::kEverything) {
     out.learned = {{0, text.text.size()}};

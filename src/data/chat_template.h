@@ -41,9 +41,10 @@ struct ChatText {
 // ends. Some templates are not stable: the text of earlier messages depends on later ones. Then a
 // mark, a character for private use, at the end of each message shows where the messages are, and
 // the answer begins after as much of that prompt as both texts have in common, up to the end of a
-// special token. An answer ends with the first token after its mark that ends a turn, which is
-// learned. If an answer cannot be found this way, apply() throws Error instead of learning the
-// wrong text.
+// special token. If the template rejects an empty conversation, an answer that is the first message
+// begins after the first occurrence of the prompt that follows a user message. An answer ends with
+// the first token after its mark that ends a turn, which is learned. If an answer cannot be found
+// this way, apply() throws Error instead of learning the wrong text.
 class ChatTemplate {
  public:
   // Throws Error with line and column if the template is not valid or not supported.
@@ -53,7 +54,8 @@ class ChatTemplate {
   const std::string& text() const { return settings_.text; }
   const std::vector<std::string>& ends() const { return settings_.ends; }
 
-  // Throws Error with the place in the template, for example if it rejects the order of roles.
+  // Throws Error with the place in the template and what to do, for example if it rejects the order
+  // of roles or writes no token after an answer that ends it.
   ChatText apply(const Conversation& chat, Learned learned) const;
 
   // Returns the text of messages, with the prompt for an answer if `prompt`.
@@ -63,11 +65,15 @@ class ChatTemplate {
   struct Marked;
   class Finder;
   jinja::RenderedText rendered(const Tree::List& messages, const Tree& tools, bool prompt) const;
+  jinja::RenderedText rendered_example(const Tree::List& messages, const Tree& tools) const;
   std::vector<ByteSpan> generated(const Conversation& chat, const jinja::RenderedText& text) const;
 
   ChatSettings settings_;
   jinja::Template template_;
   std::vector<std::string> specials_;  // names of the tokenizer's special tokens
+  // Names that end turns in published templates but are not special tokens of the tokenizer, and
+  // how many tokens each is.
+  std::vector<std::pair<std::string, size_t>> foreign_ends_;
 };
 
 // Returns the tokens of the tokenizer that end a turn in published templates, such as <|im_end|>,

@@ -28,6 +28,9 @@ constexpr std::array kRoles{
     std::pair{"function", "function"}, std::pair{"ipython", "ipython"}};
 constexpr std::array kTrainKeys{"train", "training", "weight"};
 
+// Keys that are the prompt, or a part of it, in data of other forms.
+constexpr std::array kPromptKeys{"input", "query", "context", "system", "system_prompt"};
+
 const char* kind_of(const Tree& value) {
   constexpr std::array kKinds{"null",   "a truth value", "an integer", "a number",
                               "a text", "a list",        "an object"};
@@ -82,6 +85,48 @@ Tree with_parsed_arguments(Tree calls, const std::string& place) {
       call = std::move(own);
   }
   return calls;
+}
+
+// Returns true if the value is an empty text, list or object, or null.
+bool is_empty(const Tree& value) {
+  if (const std::string* text = value.as_string()) return text->empty();
+  if (const Tree::List* list = value.as_list()) return list->empty();
+  if (const Tree::Members* members = value.as_members()) return members->empty();
+  return value.is_null();
+}
+
+bool has_role(const Tree& message, std::string_view role) {
+  const Tree* own = message.as_members() != nullptr ? message.find("role") : nullptr;
+  return own != nullptr && own->as_string() != nullptr && *own->as_string() == role;
+}
+
+// Returns our names of the keys that a form reads.
+std::vector<std::string_view> keys_read(ChatForm form, bool plain, bool has_instruction,
+                                        bool has_prompt) {
+  using Keys = std::vector<std::string_view>;
+  Keys keys;
+  switch (form) {
+    case ChatForm::kMessages:
+      keys = {"messages"};
+      break;
+    case ChatForm::kShareGpt:
+      keys = {"conversations"};
+      break;
+    case ChatForm::kAlpaca:
+      keys = {"instruction", "input", "output", "history"};
+      break;
+    case ChatForm::kPromptCompletion:
+      keys = {"prompt", "completion"};
+      break;
+    case ChatForm::kPreference:
+      keys = has_instruction ? Keys{"chosen", "rejected", "instruction", "input", "history"}
+                             : Keys{"chosen", "rejected", has_prompt ? "prompt" : "question"};
+      break;
+    case ChatForm::kText:
+      return {"text"};
+  }
+  if (!plain) keys.insert(keys.end(), {"system", "tools"});
+  return keys;
 }
 
 bool is_off(const Tree& value) {
@@ -234,11 +279,38 @@ void ConversationReader::add_share_gpt(const Tree& turn, const std::string& plac
   out.learned.push_back(learned ? 1 : 0);
 }
 
-void ConversationReader::add_system(const Tree& line, const std::string& place,
+const Tree* ConversationReader::find_system(const Tree& line) const {
+  const Tree* value = find(line, "system");
+  if (value != nullptr || names_.keys.contains("system")) return value;
+  value = line.find("system_prompt");
+  return value != nullptr && !value->is_null() ? value : nullptr;
+}
+
+// Puts the system message of a line in front of its messages.
+void ConversationReader::put_system(const Tree& line, const std::string& place,
                                     Conversation& out) const {
-  if (find(line, "system") == nullptr) return;
-  if (const std::string& system = text(line, "system", place); !system.empty())
-    add_turn("system", system, out);
+  const Tree* value = find_system(line);
+  if (value == nullptr) return;
+  if (value->as_string() == nullptr)
+    throw Error("{}: '{}' is {}, expected a text", place, key("system"), kind_of(*value));
+  if (value->as_string()->empty()) return;
+  const Tree::List messages = *out.messages.as_list();
+  if (!messages.empty() &&
+      (has_role(messages[0], "system") || has_role(messages[0], "developer"))) {
+    const Tree* first = messages[0].find("content");
+    if (first != nullptr && to_json(*first) == to_json(*value)) return;
+    throw Error(
+        "{}: '{}' and the first message are two system messages with different texts. Remove one "
+        "of them",
+        place, key("system"));
+  }
+  Tree message;
+  message.set("role", Tree(std::string("system")));
+  message.set("content", *value);
+  out.messages = Tree::list();
+  out.messages.push(std::move(message));
+  for (const Tree& m : messages) out.messages.push(m);
+  out.learned.insert(out.learned.begin(), 1);
 }
 
 void ConversationReader::add_tools(const Tree& line, const std::string& place,
@@ -257,7 +329,6 @@ void ConversationReader::add_tools(const Tree& line, const std::string& place,
 ChatExample ConversationReader::read_alpaca(const Tree& line, std::string_view answer,
                                             const std::string& place) const {
   ChatExample e;
-  add_system(line, place, e.chat);
   add_tools(line, place, e.chat);
   if (const Tree* history = find(line, "history")) {
     for (const Tree& turn : list_of(*history, key("history"), place)) {
@@ -276,35 +347,91 @@ ChatExample ConversationReader::read_alpaca(const Tree& line, std::string_view a
   }
   add_turn("user", question, e.chat);
   add_turn("assistant", text(line, answer, place), e.chat);
+  put_system(line, place, e.chat);
   return e;
 }
 
-// Reads a prompt and the answer under the key `answer`. Without a prompt, as some preference data
-// have it, the answer holds the whole conversation, and only its last message is learned.
+// Returns true for several messages of which one is the prompt, a text under one of our keys.
+bool ConversationReader::repeats_prompt(const Tree& line, std::string_view prompt,
+                                        const Tree& answer) const {
+  const Tree* own = find(line, prompt);
+  const Tree::List* list = answer.as_list();
+  if (own == nullptr || own->as_string() == nullptr || list == nullptr || list->size() < 2)
+    return false;
+  return std::any_of(list->begin(), list->end(), [&](const Tree& m) {
+    const Tree* content = m.as_members() != nullptr ? find(m, "content") : nullptr;
+    return content != nullptr && content->as_string() != nullptr &&
+           *content->as_string() == *own->as_string();
+  });
+}
+
+// Reads a prompt and the answer under the key `answer`. Without a prompt, or if it is a text that
+// the messages repeat, the answer holds the whole conversation, and only its last message is
+// learned.
 ChatExample ConversationReader::read_pair(const Tree& line, std::string_view answer,
                                           const std::string& place) const {
   ChatExample e;
-  const Tree* prompt = find(line, "prompt");
   const Tree* completion = find(line, answer);
   const bool messages = completion->as_list() != nullptr || completion->as_members() != nullptr;
-  if (!messages) {
+  const Tree* prompt = find(line, "prompt");
+  bool asks = prompt == nullptr && answer == "chosen" && find(line, "question") != nullptr;
+  if (repeats_prompt(line, asks ? "question" : "prompt", *completion)) {
+    prompt = nullptr;
+    asks = false;
+  }
+  if (!messages && prompt == nullptr && !asks) require_prompt(line, place);
+  if (!messages && !asks && find_system(line) == nullptr) {
     e.is_plain = true;
     e.completion = text(line, answer, place);
     if (prompt != nullptr) e.prompt = text(line, "prompt", place);
     return e;
   }
   add_tools(line, place, e.chat);
-  if (prompt != nullptr && prompt->as_string() != nullptr)
-    add_turn("user", *prompt->as_string(), e.chat);
-  else if (prompt != nullptr)
+  if (prompt != nullptr && prompt->as_list() != nullptr && messages)
     add_messages(*prompt, false, place, e.chat);
-  if (completion->as_members() != nullptr)
+  else if (prompt != nullptr || asks)
+    add_turn("user", text(line, asks ? "question" : "prompt", place), e.chat);
+  if (completion->as_list() != nullptr)
+    add_messages(*completion, true, place, e.chat);
+  else if (completion->as_members() != nullptr)
     add_message(*completion, true, place, e.chat);
   else
-    add_messages(*completion, true, place, e.chat);
-  if (prompt == nullptr && !e.chat.learned.empty())
+    add_turn("assistant", text(line, answer, place), e.chat);
+  if (prompt == nullptr && !asks && !e.chat.learned.empty())
     std::fill(e.chat.learned.begin(), e.chat.learned.end() - 1, 0);
+  put_system(line, place, e.chat);
   return e;
+}
+
+void ConversationReader::require_prompt(const Tree& line, const std::string& place) const {
+  for (const char* name : {"prompt", "question", "instruction"})
+    if (find(line, name) != nullptr) return;
+  const Tree* chosen = find(line, "chosen");
+  if (chosen == nullptr || chosen->as_string() == nullptr) return;
+  for (const char* name : kPromptKeys) {
+    const Tree* value = find(line, name);
+    if (value == nullptr || is_empty(*value)) continue;
+    const bool is_system = std::string_view(name).starts_with("system");
+    throw Error("{}: the object has '{}' next to '{}' and '{}', but no '{}'. {}", place, key(name),
+                key("chosen"), key("rejected"), key("prompt"),
+                is_system
+                    ? "Add it: the question to which both are answers"
+                    : fmt::format("If it is the prompt, set data.keys: {{prompt: {}}}", key(name)));
+  }
+}
+
+std::vector<std::string> ConversationReader::unread(const Tree& line, ChatForm form,
+                                                    bool plain) const {
+  const std::vector<std::string_view> ours =
+      keys_read(form, plain, find(line, "instruction") != nullptr, find(line, "prompt") != nullptr);
+  std::vector<std::string> out;
+  for (const auto& [name, value] : *line.as_members()) {
+    const auto is_name = [&](std::string_view k) { return key(k) == name; };
+    const bool is_read = std::any_of(ours.begin(), ours.end(), is_name) ||
+                         (!plain && form != ChatForm::kText && find_system(line) == &value);
+    if (!is_read && !is_empty(value)) out.push_back(name);
+  }
+  return out;
 }
 
 ChatExample ConversationReader::read(const Tree& line, ChatForm form,
@@ -316,7 +443,6 @@ ChatExample ConversationReader::read(const Tree& line, ChatForm form,
       add_messages(*find(line, "messages"), true, place, e.chat);
       break;
     case ChatForm::kShareGpt: {
-      add_system(line, place, e.chat);
       add_tools(line, place, e.chat);
       size_t at = 0;
       for (const Tree& turn : list_of(*find(line, "conversations"), key("conversations"), place))
@@ -337,6 +463,7 @@ ChatExample ConversationReader::read(const Tree& line, ChatForm form,
   }
   if (e.chat.messages.as_list()->empty())
     throw Error("{}: the conversation is empty, expected messages of user and assistant", place);
+  put_system(line, place, e.chat);
   return e;
 }
 

@@ -12,12 +12,16 @@
 namespace tessera::data {
 
 // The form of a line. A file has one form, that of its first line.
-//   messages           messages: [{role, content, …}], tools
+//   messages           messages: [{role, content, …}], system, tools
 //   sharegpt           conversations: [{from, value}], system, tools
-//   alpaca             instruction, input, output, system, history: [[question, answer], …]
-//   prompt_completion  prompt, completion: both texts, or both lists of messages
-//   preference         chosen, rejected, and prompt or instruction; the chosen answer is read
+//   alpaca             instruction, input, output, system, tools, history: [[question, answer], …]
+//   prompt_completion  prompt, completion: both texts, or both lists of messages; system, tools
+//   preference         chosen, rejected, and prompt, question or instruction (with the other keys
+//                      of alpaca); system, tools; the chosen answer is read
 //   text               text
+//
+// "system" (or "system_prompt") is the text of a system message in front of the messages. Texts
+// with "system" or "question" are a conversation: its messages are of system, user and assistant.
 enum class ChatForm : uint8_t {
   kMessages,
   kShareGpt,
@@ -64,8 +68,17 @@ class ConversationReader {
 
   // Converts a line of that form. Texts in a list of {"type": "text"} are joined. The arguments of
   // a tool call that are a text are parsed. "train": false, "training": false or "weight": 0 in a
-  // message turns its loss off. Throws Error that names the place, the key and what was found.
+  // message turns its loss off. Throws Error that names the place, the key and what was found, also
+  // if the line has two system messages with different texts.
   ChatExample read(const Tree& line, ChatForm form, const std::string& place) const;
+
+  // Throws Error if the texts "chosen" and "rejected" of a line have no prompt, but the line has a
+  // key that may be the prompt or belongs to one, such as "input".
+  void require_prompt(const Tree& line, const std::string& place) const;
+
+  // Returns the keys with a value, in the order of the line, that read() ignores in a line of that
+  // form. `plain`: the line is read as plain texts.
+  std::vector<std::string> unread(const Tree& line, ChatForm form, bool plain) const;
 
  private:
   std::string_view key(std::string_view ours) const;
@@ -79,8 +92,10 @@ class ConversationReader {
                     Conversation& out) const;
   void add_share_gpt(const Tree& turn, const std::string& place, Conversation& out) const;
   void add_turn(std::string_view role, const std::string& content, Conversation& out) const;
-  void add_system(const Tree& line, const std::string& place, Conversation& out) const;
+  const Tree* find_system(const Tree& line) const;
+  void put_system(const Tree& line, const std::string& place, Conversation& out) const;
   void add_tools(const Tree& line, const std::string& place, Conversation& out) const;
+  bool repeats_prompt(const Tree& line, std::string_view prompt, const Tree& answer) const;
   ChatExample read_alpaca(const Tree& line, std::string_view answer,
                           const std::string& place) const;
   ChatExample read_pair(const Tree& line, std::string_view answer, const std::string& place) const;

@@ -18,6 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Returns true if a line is empty or has only white space. WikiText, for example, has lines with
+// one blank between its paragraphs.
+bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\v\f") == line.npos; }
+
 }  // namespace
 
 DocumentStream::DocumentStream(SourceList sources, DocumentOptions options)
@@ -67,16 +71,16 @@ bool DocumentStream::next_split_line(Document& out) {
   do {
     out.offset = text_.offset();
     if (!text_.next_line(line)) return false;
-  } while (line.empty());
+  } while (is_blank(line));
   out.text.assign(line);
   out.line = text_.line();
   return true;
 }
 
-// A paragraph is a run of lines that are not empty.
+// A paragraph is a run of lines that are not empty. A line of white space is empty.
 bool DocumentStream::next_paragraph(Document& out) {
   if (!next_split_line(out)) return false;
-  for (std::string_view line; text_.next_line(line) && !line.empty();) {
+  for (std::string_view line; text_.next_line(line) && !is_blank(line);) {
     out.text.append("\n").append(line);
   }
   return true;
@@ -98,7 +102,7 @@ bool DocumentStream::next_json(Document& out) {
     if (!text_.next_line(line)) return false;
     if (text_.line() == 1 && line.starts_with(kByteOrderMark))
       line.remove_prefix(kByteOrderMark.size());
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    if (is_blank(line)) continue;
     out.line = text_.line();
     json_text_.assign(line);
     try {

@@ -26,7 +26,7 @@ constexpr const char* enum_names(TextFormat) { return "auto|text|jsonl|parquet";
 struct DocumentOptions {
   // How a plain text file is divided into documents. none: the file is one document; lines: one
   // document per line that is not empty, without its line end; paragraphs: one per run of lines
-  // between empty lines, without the line end of the last one.
+  // between empty lines, without the line end of the last one. A line of white space is empty.
   Split split = Split::kNone;
   // auto: JSON lines if the name ends in .jsonl, .ndjson or .json (also followed by .gz or .zst),
   // Parquet if it ends in .parquet, otherwise text; standard input is text.

@@ -12,6 +12,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -52,13 +53,22 @@ const std::string& text_of(const Tree& object, const std::string& key, const std
   return *value->as_string();
 }
 
-// Pairs user and assistant messages into turns; a leading system message is prepended to the first
-// prompt.
-std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& place) {
+// Returns the text under "system" with an empty line after it; empty if there is none.
+std::string system_of(const Tree& line, const std::string& place) {
+  const Tree* value = line.find("system");
+  if (value == nullptr || value->is_null()) return {};
+  const std::string& text = text_of(line, "system", place);
+  return text.empty() ? text : text + "\n\n";
+}
+
+// Pairs user and assistant messages into turns; a leading system message, or that of the key
+// "system", is prepended to the first prompt.
+std::vector<Turn> turns_of_messages(const Tree& line, const Tree& messages,
+                                    const std::string& place) {
   if (messages.as_list() == nullptr)
     throw Error("{}: 'messages' is {}, expected a list", place, kind_of(messages));
   std::vector<Turn> turns;
-  std::string system, prompt;
+  std::string system = system_of(line, place), prompt;
   bool asked = false, first = true;
   size_t at = 0;
   for (const Tree& message : *messages.as_list()) {
@@ -70,7 +80,12 @@ std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& pla
     // Roles alternate, starting with the user.
     const char* wanted = asked ? "assistant" : "user";
     if (std::exchange(first, false) && role == "system") {
-      system = content + "\n\n";
+      const std::string given = std::exchange(system, content + "\n\n");
+      if (!given.empty() && given != system)
+        throw Error(
+            "{}: 'system' and the first message are two system messages with different texts. "
+            "Remove one of them",
+            place);
     } else if (role != wanted) {
       throw Error(
           "{}: the role is '{}', expected '{}': user and assistant alternate, and a system message "
@@ -100,11 +115,20 @@ std::vector<Turn> turns_of(const Tree& line, const InstructionTemplate& form,
       throw Error("{}: the template has {{{}}}, but for messages there is only {{prompt}}", place,
                   name);
     }
-    return turns_of_messages(*messages, place);
+    return turns_of_messages(line, *messages, place);
   }
   // Checks that all names exist and are text, before anything is encoded.
   for (const std::string& name : form.names()) text_of(line, name, place);
   return {{&line, {}, text_of(line, "response", place)}};
+}
+
+// Adds the keys of a line that turns_of() does not read.
+void add_unread(const Tree& line, const InstructionTemplate& form, std::set<std::string>& unread) {
+  std::vector<std::string> read = form.names();
+  read.emplace_back("response");
+  if (line.find("messages") != nullptr) read = {"messages", "system"};
+  for (const auto& [key, value] : *line.as_members())
+    if (!value.is_null() && std::ranges::find(read, key) == read.end()) unread.insert(key);
 }
 
 }  // namespace
@@ -126,7 +150,12 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
     ending_ = turn_ending(*form_, tokenizer);
     if (ending_.token) stops_.push_back(*ending_.token);
     stops_.push_back(*tokenizer.end_of_text());
-    for (JsonExample line; stream.next(line);) add_line(line, tokenizer);
+    std::set<std::string> unread;
+    for (JsonExample line; stream.next(line);) {
+      add_line(line, tokenizer);
+      add_unread(line.tree, *form_, unread);
+    }
+    counts_.unread.assign(unread.begin(), unread.end());
   }
   if (examples() == 0) {
     const std::string skipped = skipped_reasons(counts_);
@@ -155,6 +184,7 @@ void InstructionData::read_chat(ExampleStream& stream, const Tokenizer& tokenize
   }
   stops_ = encoder.stops();
   counts_.forms = encoder.forms();
+  counts_.add_notes(encoder.notes());
 }
 
 void InstructionData::add_line(const JsonExample& line, const Tokenizer& tokenizer) {

@@ -60,10 +60,10 @@ struct InstructionSpec {
 //
 // A line is an object that has either a string for each name of the template, including {response},
 // or "messages": a list of {"role", "content"} in which user and assistant alternate, ending with
-// the assistant. A system message may come first; it is prepended to the first prompt, followed by
-// an empty line. For messages, {prompt} is the template's only other name, and the template is
-// applied to each pair of user and assistant. The prompt and the response are encoded separately,
-// so no token crosses the position where the loss begins.
+// the assistant. A system message may come first, or be the text under "system"; it is prepended to
+// the first prompt, followed by an empty line. For messages, {prompt} is the template's only other
+// name, and the template is applied to each pair of user and assistant. The prompt and the response
+// are encoded separately, so no token crosses the position where the loss begins.
 //
 // Tokens with a loss are those of the response, those of the template's ending (its literal text
 // after {response}, up to the next name), and the end-of-text token. If the ending contains a

@@ -125,13 +125,16 @@ std::vector<PreferenceData::Example> PreferenceData::examples_of(const JsonExamp
         throw Error(
             "{}: the object has '{}' next to '{}' and '{}', expected the conversation under '{}'",
             place, key(other), chosen, rejected, key("prompt"));
-    if (!has("instruction") && prompt_is_in_answers(pair.tree, key("prompt"), chosen))
+    ConversationReader(spec_.chat.names).require_prompt(line.tree, place);
+    const bool asks =
+        has("instruction") || (has("question") && pair.tree.find(chosen)->as_list() == nullptr);
+    if (!asks && prompt_is_in_answers(pair.tree, key("prompt"), chosen))
       split_prompt(pair.tree, key("prompt"), chosen, rejected, place);
     const Tree &a = *pair.tree.find(chosen), &b = *pair.tree.find(rejected);
     if ((a.as_string() == nullptr) != (b.as_string() == nullptr))
       throw Error("{}: one of '{}' and '{}' is a text, expected two texts or two lists of messages",
                   place, chosen, rejected);
-    if (a.as_members() != nullptr && pair.tree.find(key("prompt")) == nullptr)
+    if (a.as_members() != nullptr && !asks && pair.tree.find(key("prompt")) == nullptr)
       throw Error("{}: '{}' is one message, expected '{}' with the messages before it", place,
                   chosen, key("prompt"));
     double margin = 0;
@@ -164,7 +167,7 @@ std::vector<size_t> PreferenceData::with_other_prompts(const std::vector<Example
   const size_t n = examples.size();
   const auto prompt_of = [&](size_t i) {
     std::string text;
-    for (const char* part : {"prompt", "instruction", "input"})
+    for (const char* part : {"prompt", "question", "instruction", "input"})
       if (const Tree* t = examples[i].line.tree.find(key(part))) text += to_json(*t) + "\n";
     return text;
   };
@@ -191,6 +194,7 @@ PreferenceData::PreferenceData(InstructionSpec spec, PreferenceUse use, const To
         "<|endoftext|> or </s>");
   ExampleStream stream(spec_.files);
   file_names_ = stream.sources();
+  spec_.chat.other_keys = {key("margin"), key("label")};
   ChatEncoder encoder(spec_.chat, tokenizer);
   const auto place_of = [&](const JsonExample& line) {
     return fmt::format("{}:{}", file_names_[line.source], line.line);
@@ -220,6 +224,7 @@ PreferenceData::PreferenceData(InstructionSpec spec, PreferenceUse use, const To
                 skipped.empty() ? "" : fmt::format(" (skipped: {})", skipped));
   stops_ = encoder.stops();
   counts_.forms = encoder.forms();
+  counts_.add_notes(encoder.notes());
   references_.assign(kTexts * pairs(), 0.0);
 }
 
@@ -346,15 +351,18 @@ void PreferenceData::read_pair(int64_t pair, const SampleRow& row) const {
 
 InstructionCounts PreferenceData::counts() const {
   InstructionCounts c = counts_;
-  c.examples = kTexts * pairs();
+  const int64_t texts = kTexts * pairs();
+  const bool single = use_ == PreferenceUse::kExamples;
+  c.examples = single ? pairs() : texts;
+  c.pairs = single ? 0 : pairs();
   c.rows = pairs();
   c.tokens = tokens();
-  for (int64_t text = 0; text < c.examples; ++text) {
+  for (int64_t text = 0; text < texts; ++text) {
     const auto flags = learned(text / kTexts, text % kTexts).subspan(1);
     c.response_tokens = std::accumulate(flags.begin(), flags.end(), c.response_tokens);
   }
   c.positions = pairs() * spec_.sequence_length;
-  c.padding = c.positions - (c.tokens - (use_ == PreferenceUse::kScores ? 0 : c.examples));
+  c.padding = c.positions - (c.tokens - (use_ == PreferenceUse::kScores ? 0 : texts));
   return c;
 }
 

@@ -24,11 +24,11 @@ enum class PreferenceUse : uint8_t {
 // Columns of SampleRow::references.
 constexpr int64_t kPreferenceFigures = 3;
 
-// A line has "chosen" and "rejected", both texts or both lists of messages, and "prompt" or
-// "instruction". Without a prompt, or if conversations repeat it, what both begin with is the
-// prompt. "margin" is optional. For
-// kExamples a line has "prompt", "completion" and "label" (true: desirable), or is a pair, which
-// gives two examples. Texts are encoded as ChatEncoder does it.
+// A line has "chosen" and "rejected", both texts or both lists of messages, and "prompt",
+// "question" or "instruction" (conversation.h). Without a prompt, or if conversations repeat it,
+// what both begin with is the prompt; texts without a prompt may have no "system" or "input".
+// "margin" is optional. For kExamples a line has "prompt", "completion" and "label" (true:
+// desirable), or is a pair, which gives two examples. Texts are encoded as ChatEncoder does it.
 class PreferenceData {
  public:
   // Reads and encodes all files of `spec`, of which target_length and form must be empty. Throws

@@ -38,6 +38,19 @@ struct TaskResult {
   std::vector<ExampleScore> examples;  // in the order of the file
 };
 
+// Whether an example is right by a metric that is the share of right examples.
+struct Verdict {
+  std::string metric;  // "accuracy"
+  bool right = false;
+  int64_t choice = -1;  // choice: index of the option with the largest value; otherwise -1
+};
+
+// Returns the verdicts on an example, the main metric first: accuracy or exact_match.
+std::vector<Verdict> verdicts_of(const TaskSpec& spec, const Example& example,
+                                 const ExampleScore& score);
+// Returns the correct answer of an example of kind exact_match, without what the task ignores.
+std::string expected_answer(const TaskSpec& spec, const Example& example);
+
 // Returns the metrics of the task's kind. An accuracy is the share of examples that are right.
 //   choice       accuracy: the correct option has the largest ln p; accuracy_length: the largest
 //                ln p / characters; accuracy_unconditional: the largest ln p − ln p unconditional

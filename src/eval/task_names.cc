@@ -112,8 +112,12 @@ FoundTask find_task(const std::string& name_or_file) {
 }
 
 std::vector<Path> example_folders(const std::string& task, const std::string& folder) {
+  std::error_code error;
+  const Path own = Path(task).parent_path();
+  // The examples of a user's task file are often next to it, whatever folder has the others.
+  if (!folder.empty() && fs::is_regular_file(task, error)) return {folder, own};
   if (!folder.empty()) return {folder};
-  std::vector<Path> folders = {Path(task).parent_path()};
+  std::vector<Path> folders = {own};
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);

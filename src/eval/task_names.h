@@ -35,9 +35,10 @@ std::vector<KnownTask> known_tasks();
 
 constexpr const char* kDataFolderVariable = "TESSERA_EVAL_DATA";
 
-// Returns the folders in which examples are looked for, in order: `folder` alone if it is given;
-// otherwise the folder of the task file, the folder that $TESSERA_EVAL_DATA names, `eval` and
-// `data/eval` in the current folder, and `tessera/eval` in $XDG_DATA_HOME.
+// Returns the folders in which examples are looked for, in order: `folder`, if it is given, and
+// then the folder of the task file, if `task` is one; otherwise the folder of the task file, the
+// folder that $TESSERA_EVAL_DATA names, `eval` and `data/eval` in the current folder, and
+// `tessera/eval` in $XDG_DATA_HOME.
 std::vector<Path> example_folders(const std::string& task, const std::string& folder);
 
 // Returns the file of the examples: TaskSpec::data, or the name of the task or an alias with .jsonl

@@ -116,7 +116,14 @@ std::string TextStream::without_stops(bool last) {
 std::string TextStream::add(int32_t id) {
   offset_ = characters_;
   if (stopped_ || id >= tokenizer_.vocabulary_size()) return "";
-  if (!special_ && tokenizer_.is_special(id)) return "";
+  if (!special_ && tokenizer_.is_special(id)) {
+    // It is not shown, but a stop text may be its name.
+    const bool stops =
+        std::ranges::find(stops_, written_text(tokenizer_, {&id, 1})) != stops_.end();
+    std::string rest = stops ? finish() : "";
+    stopped_ = stopped_ || stops;
+    return rest;
+  }
   ids_.push_back(id);
   pending_ += decoded();
   return as_utf8(without_stops(false));

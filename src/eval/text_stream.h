@@ -16,8 +16,8 @@ class TextStream {
  public:
   // `before`: the ids in front of the text, which are decoded with its first ids: some decoders
   // remove the space at the start of what they decode. `stops`: texts that end the stream and are
-  // not part of it. `special`: whether special tokens are shown by name. The tokenizer must outlive
-  // the stream.
+  // not part of it. `special`: whether special tokens are shown by name. One that is not shown ends
+  // the stream if its name is a stop text. The tokenizer must outlive the stream.
   TextStream(const data::Tokenizer& tokenizer, std::span<const int32_t> before,
              std::vector<std::string> stops = {}, bool special = false);
 

@@ -9,11 +9,10 @@
 namespace tessera {
 
 template <class A>
-concept IsOp = index_of<A>(OpTypes())
-< kOpKinds;
+concept IsOp = (index_of<A>(OpTypes()) < kOpKinds);
 
-// Copies, comparison and destruction are compiled only in op.cc, because they took two thirds of
-// the compile time of every source that uses Op.
+// Copies, comparison and destruction are compiled only in op.cc: they were two thirds of the
+// compile time of every source that uses Op.
 class OpAttributes : public OpTypes::Variant {
  public:
   OpAttributes();

@@ -252,10 +252,12 @@ std::string without_layer(std::string_view name) {
   std::string out(name);
   const size_t dot = std::min(out.find('.'), out.size());
   // Weights of multi-token prediction are not one weight for all depths.
-  if (dot == 0 || name.starts_with("mtp")) return out;
+  if (dot == 0 || is_of_prediction(name)) return out;
   const size_t end = out.find_last_not_of("0123456789", dot - 1) + 1;
   return out.erase(end, dot - end);
 }
+
+bool is_of_prediction(std::string_view weight) { return weight.starts_with("mtp"); }
 
 bool is_of_experts(std::string_view module) { return module.find(kExperts) != module.npos; }
 

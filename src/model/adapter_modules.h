@@ -56,6 +56,9 @@ std::string_view after_layer(std::string_view name);
 // "layer.mlp.up.weight". Modules of multi-token prediction keep theirs: "mtp0.mlp.up.weight".
 std::string without_layer(std::string_view name);
 
+// Returns true for a weight of a module of multi-token prediction: "mtp0.mlp.up.weight".
+bool is_of_prediction(std::string_view weight);
+
 // Returns true for the name of a parameter of experts: "model.layers.3.mlp.experts.down_proj".
 bool is_of_experts(std::string_view module);
 

@@ -18,7 +18,10 @@ std::string title_of(const std::vector<std::string>& names) {
   return title;
 }
 
-std::string about(std::span<const RunData> runs) {
+std::string about(std::span<const RunData> runs, const PageOptions& options) {
+  if (options.sweep)
+    return fmt::format("sweep of {} trials, with the curves of the best {}",
+                       options.sweep->trials.size(), runs.size());
   if (runs.size() > 1) return fmt::format("{} runs", runs.size());
   const RunData& run = runs.front();
   if (run.log.starts.empty()) return escaped(run.directory.string());
@@ -75,8 +78,9 @@ std::string page(std::span<const RunData> runs, const PageOptions& options) {
       "two-sided exponential average over 1/200 of the recorded steps.",
       escaped(options.version), runs.size() == 1 ? "1 run" : fmt::format("{} runs", runs.size()),
       kMostPoints);
-  return filled(page_template(), {{"@TITLE@", escaped(title_of(names_of(runs)))},
-                                  {"@ABOUT@", about(runs)},
+  const std::string title = options.sweep ? options.sweep->name : title_of(names_of(runs));
+  return filled(page_template(), {{"@TITLE@", escaped(title)},
+                                  {"@ABOUT@", about(runs, options)},
                                   {"@CHART_STYLES@", chart_styles()},
                                   {"@STYLES@", page_styles()},
                                   {"@LEFT_OUT@", left_out_section(runs)},

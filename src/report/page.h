@@ -43,8 +43,8 @@ std::vector<std::string> names_of(std::span<const RunData> runs);
 constexpr size_t kMostPoints = 2000;
 
 // The data of the charts as a JSON document that may be in a <script>: '<' is \u003c. For each
-// run: "name", "map" (tokens and hours at some steps), "series" (x, y and smoothed s), "curves"
-// (validation losses and tasks), "events" ([kind, step]).
+// run: "name", "count" and "loss_unit" (RunUnits), "map" (tokens and hours at some steps), "series"
+// (x, y and smoothed s), "curves" (validation losses and tasks), "events" ([kind, step]).
 std::string chart_data(std::span<const RunData> runs);
 
 // Sections; empty where no run has what they show.

@@ -90,6 +90,14 @@ std::vector<SeriesRule> rules() {
           {"busiest_expert", true, column(Column::kBusiestExpert)},
           {"load_entropy", true, column(Column::kLoadEntropy)},
           {"dropped_share", true, column(Column::kDroppedShare, 100)},
+          {"rewards_chosen", true, column(Column::kRewardsChosen)},
+          {"rewards_rejected", true, column(Column::kRewardsRejected)},
+          {"rewards_margins", true, column(Column::kRewardsMargins)},
+          {"rewards_accuracies", true, column(Column::kRewardsAccuracies, 100)},
+          {"logps_chosen", true, column(Column::kLogpsChosen)},
+          {"logps_rejected", true, column(Column::kLogpsRejected)},
+          {"kl", true, column(Column::kKl)},
+          {"nll_loss", true, column(Column::kNllLoss)},
           {"resident", false, column(Column::kResidentBytes, 1.0 / (1 << 30))}};
 }
 
@@ -116,8 +124,17 @@ void append_series(std::string& out, const Steps& steps) {
 }
 
 std::string_view name_of(CurveKind kind) {
-  static constexpr EnumArray<CurveKind, std::string_view> kNames = {"validation", "source", "task"};
+  static constexpr EnumArray<CurveKind, std::string_view> kNames = {"validation", "source", "task",
+                                                                    "answers"};
   return kNames[kind];
+}
+
+// Returns the values of a curve in the unit of its chart: shares in percent.
+std::vector<double> chart_values(const Curve& c) {
+  std::vector<double> values = c.value;
+  if (c.figure == "rewards_accuracies")
+    for (double& v : values) v *= 100;
+  return values;
 }
 
 void append_curves(std::string& out, const RunData& run) {
@@ -127,9 +144,11 @@ void append_curves(std::string& out, const RunData& run) {
     const std::vector<size_t> kept = reduce(c.value, kMostPoints);
     fmt::format_to(std::back_inserter(out), "{{\"kind\":\"{}\",\"name\":{},", name_of(c.kind),
                    json_text(c.name));
+    if (!c.figure.empty())
+      fmt::format_to(std::back_inserter(out), "\"figure\":{},", json_text(c.figure));
     append_steps(out, "x", kept, c.step);
     out += ',';
-    append_values(out, "y", kept, c.value);
+    append_values(out, "y", kept, chart_values(c));
     out += '}';
   }
   out += ']';
@@ -168,7 +187,9 @@ std::string chart_data(std::span<const RunData> runs) {
   const std::vector<std::string> names = names_of(runs);
   std::string out = "{\"runs\":[";
   for (size_t r = 0; r < runs.size(); ++r) {
-    out += fmt::format("{}{{\"name\":{},", r == 0 ? "" : ",", json_text(names[r]));
+    const RunUnits units = units_of(runs[r]);
+    out += fmt::format("{}{{\"name\":{},\"count\":\"{}\",\"loss_unit\":\"{}\",", r == 0 ? "" : ",",
+                       json_text(names[r]), units.count, units.loss);
     append_map(out, runs[r].steps);
     out += ',';
     append_series(out, runs[r].steps);

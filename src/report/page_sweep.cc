@@ -8,16 +8,20 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 
 #include "base/count.h"
 #include "report/html.h"
 #include "report/page.h"
+#include "report/svg_axis.h"
 #include "report/sweep_data.h"
 
 namespace tessera::report {
 namespace {
 
-constexpr double kWidth = 560, kHeight = 280, kLeft = 64, kRight = 14, kTop = 14, kBottom = 46;
+constexpr double kWidth = 560, kHeight = 280, kLeft = 84, kRight = 14, kTop = 14, kBottom = 46;
+constexpr size_t kShortValue = 6;  // characters of 0.0001
+constexpr size_t kFewValues = 8;   // an axis with at most this number of values has them as ticks
 
 double number_of(const std::string& text) {
   double value = 0;
@@ -25,28 +29,9 @@ double number_of(const std::string& text) {
   return value;
 }
 
-// Maps values to positions between two pixels.
-struct Axis {
-  double low = 0, high = 1, from = 0, to = 1;
-
-  void cover(double x) {
-    if (empty_) low = high = x;
-    low = std::min(low, x), high = std::max(high, x);
-    empty_ = false;
-  }
-  double at(double x) const {
-    return high > low ? from + (x - low) / (high - low) * (to - from) : (from + to) / 2;
-  }
-
- private:
-  bool empty_ = true;
-};
-
 class Chart {
  public:
   Chart(const SweepData& sweep, size_t key) : sweep_(sweep), key_(key) {
-    x_.from = kLeft, x_.to = kWidth - kRight;
-    y_.from = kHeight - kBottom, y_.to = kTop;
     for (const SweepTrial& t : sweep.trials) {
       const std::string& value = t.values[key];
       if (!own().numeric && std::find(names_.begin(), names_.end(), value) == names_.end())
@@ -54,6 +39,8 @@ class Chart {
       if (std::isfinite(t.score)) y_.cover(t.score);
     }
     for (const SweepTrial& t : sweep.trials) x_.cover(place(t));
+    x_.add_margin();
+    y_.add_margin();
   }
 
   std::string svg() const {
@@ -77,9 +64,19 @@ class Chart {
     return own().logarithmic ? std::log10(number_of(value)) : number_of(value);
   }
 
-  std::string value_at(double x) const {
-    if (!own().numeric) return names_[static_cast<size_t>(x)];
-    return fmt::format("{:.4g}", own().logarithmic ? std::pow(10, x) : x);
+  // Returns the ticks of the key: its values if they are few, and were listed or are short to read;
+  // otherwise round numbers.
+  std::vector<Tick> key_ticks() const {
+    std::map<double, std::string> values;
+    for (const SweepTrial& t : sweep_.trials) values.emplace(place(t), t.values[key_]);
+    const bool all_short =
+        std::ranges::all_of(values, [](const auto& v) { return v.second.size() <= kShortValue; });
+    const bool few = values.size() <= kFewValues && (own().listed || all_short);
+    if (own().numeric && !few)
+      return own().logarithmic ? log_ticks(x_.low(), x_.high()) : round_ticks(x_.low(), x_.high());
+    std::vector<Tick> ticks;
+    for (const auto& [at, value] : values) ticks.push_back({at, value});
+    return ticks;
   }
 
   static std::string text(double x, double y, const char* anchor, const std::string& words) {
@@ -88,20 +85,25 @@ class Chart {
         anchor, escaped(words));
   }
 
+  static std::string line(double x, double y, const char* path) {
+    return fmt::format("<path d=\"M{:.1f} {:.1f}{}\" stroke=\"var(--line)\"/>", x, y, path);
+  }
+
   std::string axis_lines() const {
     std::string out =
         fmt::format("<path d=\"M{0} {1}V{2}H{3}\" fill=\"none\" stroke=\"var(--line)\"/>", kLeft,
                     kTop, kHeight - kBottom, kWidth - kRight);
-    for (const double y : {y_.low, (y_.low + y_.high) / 2, y_.high})
-      out += text(kLeft - 6, y_.at(y) + 4, "end", fmt::format("{:.4g}", y));
-    std::vector<double> ticks = {x_.low, (x_.low + x_.high) / 2, x_.high};
-    if (!own().numeric) {
-      ticks.clear();
-      for (size_t i = 0; i < names_.size(); ++i) ticks.push_back(static_cast<double>(i));
+    for (const Tick& tick : round_ticks(y_.low(), y_.high())) {
+      out += line(kLeft, y_.at(tick.value), "h-4");
+      out += text(kLeft - 8, y_.at(tick.value) + 4, "end", tick.text);
     }
-    for (const double x : ticks)
-      out += text(x_.at(x), kHeight - kBottom + 18, "middle", value_at(x));
-    return out + text((kLeft + kWidth - kRight) / 2, kHeight - 8, "middle", own().key);
+    for (const Tick& tick : key_ticks()) out += line(x_.at(tick.value), kHeight - kBottom, "v4");
+    for (const TickLabel& label : labels_of(key_ticks(), x_, 0, kWidth))
+      out += text(label.x, kHeight - kBottom + 18, "middle", label.text);
+    out += text((kLeft + kWidth - kRight) / 2, kHeight - 8, "middle", own().key);
+    const double middle = (kTop + kHeight - kBottom) / 2;
+    return out + fmt::format("<g transform=\"rotate(-90 14 {0:.1f})\">{1}</g>", middle,
+                             text(14, middle, "middle", sweep_.score));
   }
 
   std::string circle(const SweepTrial& t) const {
@@ -118,7 +120,7 @@ class Chart {
   const SweepData& sweep_;
   size_t key_;
   std::vector<std::string> names_;  // the values of a key that is not a number
-  Axis x_, y_;
+  SvgAxis x_{kLeft, kWidth - kRight}, y_{kHeight - kBottom, kTop};
 };
 
 std::string table_of(const SweepData& sweep) {

@@ -16,6 +16,7 @@ namespace tessera::report {
 namespace {
 
 constexpr size_t kMostRows = 300;
+constexpr std::string_view kAccuracies = "rewards_accuracies", kMargins = "rewards_margins";
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
@@ -33,37 +34,72 @@ int64_t restarts(const RunData& run) {
                        [](const Event& e) { return e.kind == EventKind::kRestart; });
 }
 
-void add_rates(const Steps& steps, Facts& facts) {
+void add_rates(const Steps& steps, std::string_view count, Facts& facts) {
   if (const double rate = median(steps.values[Column::kTokensPerS]); std::isfinite(rate))
-    facts.emplace_back("median tokens per second", amount_text(rate));
+    facts.emplace_back(fmt::format("median {} per second", count), amount_text(rate));
   if (const double share = median(steps.values[Column::kFlopsShare]); std::isfinite(share))
     facts.emplace_back("median share of the matrix rate", percent_text(share));
 }
 
-std::string fact_name(const Curve& c) {
-  static constexpr EnumArray<CurveKind, std::string_view> kBefore = {"validation loss, ",
-                                                                     "training loss, ", ""};
-  return std::string(kBefore[c.kind]) + c.name;
+// Returns the name of a loss with its unit, if that is not the usual one.
+std::string loss_name(std::string_view loss, const RunUnits& units) {
+  return units.loss == RunUnits().loss ? std::string(loss)
+                                       : fmt::format("{} ({})", loss, units.loss);
+}
+
+std::string fact_name(const Curve& c, const RunUnits& units) {
+  switch (c.kind) {
+    case CurveKind::kValidation:
+      return loss_name("validation loss", units) + ", " + c.name;
+    case CurveKind::kSource:
+      return "training loss, " + c.name;
+    case CurveKind::kTask:
+      return c.name;
+    case CurveKind::kAnswers:
+      return (c.figure == kAccuracies ? "validation accuracy, " : "validation margin, ") + c.name;
+  }
+  return c.name;
+}
+
+// Returns false for a curve that only the charts show.
+bool is_fact(const Curve& c) {
+  return c.kind != CurveKind::kAnswers || c.figure == kAccuracies || c.figure == kMargins;
+}
+
+void add_curves(const RunData& run, const RunUnits& units, Facts& facts) {
+  for (const Curve& c : run.curves) {
+    const double value = last_finite(c.value);
+    if (!std::isfinite(value) || !is_fact(c)) continue;
+    facts.emplace_back(fact_name(c, units), c.figure == kAccuracies ? percent_text(value)
+                                                                    : fmt::format("{:.4f}", value));
+  }
+}
+
+void add_losses(const Steps& steps, const RunUnits& units, Facts& facts) {
+  const auto last = [&](Column c) { return last_finite(steps.values[c]); };
+  if (const double loss = last(Column::kLoss); std::isfinite(loss))
+    facts.emplace_back(loss_name("training loss", units), fmt::format("{:.4f}", loss));
+  if (const double share = last(Column::kRewardsAccuracies); std::isfinite(share))
+    facts.emplace_back("training accuracy", percent_text(share));
+  if (const double margin = last(Column::kRewardsMargins); std::isfinite(margin))
+    facts.emplace_back("training margin", fmt::format("{:.4f}", margin));
 }
 
 Facts facts_of(const RunData& run) {
   Facts facts;
   const Steps& steps = run.steps;
+  const RunUnits units = units_of(run);
   if (!steps.step.empty()) {
     const std::optional<int64_t> planned = integer_setting(run, "schedule.steps");
     facts.emplace_back("last step", format_count(steps.step.back()) +
                                         (planned ? " of " + format_count(*planned) : ""));
-    const double loss = last_finite(steps.values[Column::kLoss]);
-    if (std::isfinite(loss)) facts.emplace_back("training loss", fmt::format("{:.4f}", loss));
+    add_losses(steps, units, facts);
   }
-  for (const Curve& c : run.curves) {
-    const double value = last_finite(c.value);
-    if (std::isfinite(value)) facts.emplace_back(fact_name(c), fmt::format("{:.4f}", value));
-  }
+  add_curves(run, units, facts);
   if (steps.step.empty()) return facts;
   if (const double tokens = last_finite(steps.values[Column::kTokens]); std::isfinite(tokens))
-    facts.emplace_back("tokens", amount_text(tokens));
-  add_rates(steps, facts);
+    facts.emplace_back(units.count, amount_text(tokens));
+  add_rates(steps, units.count, facts);
   facts.emplace_back("training time", run_text(steps.elapsed_s().back()));
   if (!run.log.starts.empty()) facts.emplace_back("restarts", format_count(restarts(run)));
   return facts;

@@ -128,43 +128,6 @@ std::string op_table(const Trace* trace, const Planned* planned) {
   return to_html(table);
 }
 
-std::string bytes_or_dash(std::optional<double> bytes) {
-  if (!bytes) return "–";
-  return *bytes == 0 ? "0" : bytes_text(std::llround(*bytes));
-}
-
-double peak(const std::vector<double>& values) {
-  double most = 0;
-  for (const double x : values)
-    if (std::isfinite(x)) most = std::max(most, x);
-  return most;
-}
-
-void add_memory_rows(const std::string& name, const RunData& run, Table& table) {
-  const Memory& m = run.log.memory;
-  const double resident = peak(run.steps.values[Column::kResidentBytes]);
-  const double most = std::max({1.0, m.arena.value_or(0) + m.outside.value_or(0), resident});
-  const auto add = [&](const std::string& line, std::optional<double> planned,
-                       std::optional<double> measured) {
-    std::vector<Cell> row = {{line},
-                             {bytes_or_dash(planned), CellKind::kNumber},
-                             {bytes_or_dash(measured), CellKind::kNumber},
-                             bar_cell(planned.value_or(measured.value_or(0)) / most)};
-    if (!name.empty()) row.insert(row.begin(), {name});
-    table.rows.push_back(std::move(row));
-  };
-  for (const MemoryLine& part : m.parts) add(part.name, part.bytes, part.measured);
-  if (m.arena) add("arena", m.arena, m.allocated);
-  if (m.outside) add("outside the arena, at most", m.outside, m.measured_outside);
-  // On a GPU, the plan is about its memory, and the process is on the host.
-  const bool on_gpu =
-      m.allocated && std::ranges::none_of(m.parts, [](auto& p) { return p.measured.has_value(); });
-  if (resident > 0)
-    add("process on rank 0, at most",
-        on_gpu ? std::nullopt : std::optional(m.arena.value_or(0) + m.outside.value_or(0)),
-        resident);
-}
-
 }  // namespace
 
 std::string time_section(std::span<const RunData> runs, const std::optional<Planned>& planned) {
@@ -188,16 +151,6 @@ std::string time_section(std::span<const RunData> runs, const std::optional<Plan
   return out.empty()
              ? ""
              : "<section id=\"time\"><h2>Where a step’s time goes</h2>" + out + "</section>";
-}
-
-std::string memory_table(std::span<const RunData> runs) {
-  const std::vector<std::string> names = names_of(runs);
-  Table table;
-  table.head = {"memory of a rank", "planned", "measured", ""};
-  if (runs.size() > 1) table.head.insert(table.head.begin(), "run");
-  for (size_t r = 0; r < runs.size(); ++r)
-    add_memory_rows(runs.size() > 1 ? names[r] : "", runs[r], table);
-  return table.rows.empty() ? "" : to_html(table);
 }
 
 }  // namespace tessera::report

@@ -203,6 +203,7 @@ class LogReader {
     } else if (text.starts_with("resume ")) {
       resume(line);
     } else if (text.starts_with("first step done")) {
+      begin_at(line, start.resumed_step);
       set_anchor(line, start.resumed_step + 1);
     } else if (text.starts_with("memory    peak ")) {
       if (const auto rest = after(text, "(arena, ")) log_.memory.arena = count_at(*rest);

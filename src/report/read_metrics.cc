@@ -32,7 +32,18 @@ constexpr EnumArray<Column, std::string_view> kKeys = {
     "load_entropy",
     "dropped_share",
     "z_loss",
+    "rewards_chosen",
+    "rewards_rejected",
+    "rewards_margins",
+    "rewards_accuracies",
+    "logps_chosen",
+    "logps_rejected",
+    "kl",
+    "nll_loss",
 };
+
+// Keys of a validation line with figures of pairs of answers begin with this.
+constexpr std::string_view kValidation = "validation_";
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -61,10 +72,10 @@ class MetricsReader {
   }
 
  private:
-  Curve& curve(const std::string& name, CurveKind kind) {
+  Curve& curve(const std::string& name, CurveKind kind, std::string_view figure = "") {
     for (Curve& c : run_.curves)
-      if (c.name == name && c.kind == kind) return c;
-    return run_.curves.emplace_back(Curve{name, kind, {}, {}, {}});
+      if (c.name == name && c.kind == kind && c.figure == figure) return c;
+    return run_.curves.emplace_back(Curve{name, kind, {}, {}, {}, std::string(figure)});
   }
 
   void add_validation(const Tree& tree, int64_t step, const std::string& name) {
@@ -72,6 +83,12 @@ class MetricsReader {
     c.step.push_back(step);
     c.value.push_back(number(tree.find("validation_loss")));
     c.bits_per_byte.push_back(number(tree.find("bits_per_byte")));
+    for (const auto& [key, value] : *tree.as_members())
+      if (key != "validation_loss" && key.starts_with(kValidation) && number_in(value)) {
+        Curve& own = curve(name, CurveKind::kAnswers, key.substr(kValidation.size()));
+        own.step.push_back(step);
+        own.value.push_back(*number_in(value));
+      }
   }
 
   void add_source(const Tree& tree, int64_t step, const std::string& name) {

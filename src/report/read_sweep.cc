@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/tree.h"
+#include "report/run_data.h"
 #include "report/sweep_data.h"
 
 namespace tessera::report {
@@ -43,11 +44,24 @@ class Reader {
   std::string file_;
 };
 
-bool is_number(const std::string& text) {
+// Returns the finite number that the whole text is; nothing for other texts.
+std::optional<double> number_of(const std::string& text) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [last, wrong] = std::from_chars(text.data(), end, value);
-  return wrong == std::errc() && last == end && std::isfinite(value);
+  const bool is_number = wrong == std::errc() && last == end && std::isfinite(value);
+  return is_number ? std::optional(value) : std::nullopt;
+}
+
+// Returns true for positive numbers of which the largest is at least 20 times the smallest: on a
+// linear axis, the small ones would be one point.
+bool spans_orders(const Tree::List& values) {
+  double low = std::numeric_limits<double>::infinity(), high = 0;
+  for (const Tree& v : values) {
+    const double x = number_of(*v.as_string()).value_or(0);
+    low = std::min(low, x), high = std::max(high, x);
+  }
+  return low > 0 && high >= 20 * low;
 }
 
 SweepKey key_of(const Tree& tree, const Reader& read) {
@@ -56,8 +70,10 @@ SweepKey key_of(const Tree& tree, const Reader& read) {
   if (tree.find("values") != nullptr) {
     const Tree::List& values = read.list(tree, "values");
     key.numeric = std::all_of(values.begin(), values.end(), [](const Tree& v) {
-      return v.as_string() != nullptr && is_number(*v.as_string());
+      return v.as_string() != nullptr && number_of(*v.as_string());
     });
+    key.listed = true;
+    key.logarithmic = key.numeric && spans_orders(values);
     return key;
   }
   key.numeric = true;
@@ -90,6 +106,7 @@ SweepData read_sweep(const Path& directory) {
   const Tree root = parse_json(read_file(file), file.string());
   const Reader read(file);
   SweepData sweep;
+  sweep.name = name_of_directory(directory);
   const Tree& definition = read.member(root, "sweep");
   sweep.score = read.text(definition, "score");
   sweep.method = read.text(definition, "method");

@@ -26,12 +26,22 @@ void flatten(const Tree& tree, const std::string& name, std::vector<Setting>& se
   settings.emplace_back(name, text ? *text : to_json(tree));
 }
 
+}  // namespace
+
 std::string name_of_directory(const Path& directory) {
   const Path path = std::filesystem::absolute(directory).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
-}  // namespace
+RunUnits units_of(const RunData& run) {
+  const std::string objective = setting(run, "objective.kind");
+  if (objective == "kto" || run.steps.has(Column::kKl))
+    return {"examples", "examples", "per example"};
+  if (objective == "ipo") return {"pairs", "pairs", "per pair"};
+  const bool has_pairs =
+      objective.empty() ? run.steps.has(Column::kRewardsMargins) : objective != "sft";
+  return has_pairs ? RunUnits{"pairs", "pairs", "nats per pair"} : RunUnits{};
+}
 
 Path settings_file(const Path& directory) {
   Path resolved = directory / "run.resolved.yaml";

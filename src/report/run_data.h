@@ -14,6 +14,7 @@
 
 #include "base/enum_array.h"
 #include "base/file.h"
+#include "report/trace_data.h"
 
 namespace tessera::report {
 
@@ -42,8 +43,17 @@ enum class Column : uint8_t {
   kLoadEntropy,
   kDroppedShare,
   kZLoss,
+  // Figures of pairs of answers (docs/objectives.md):
+  kRewardsChosen,
+  kRewardsRejected,
+  kRewardsMargins,
+  kRewardsAccuracies,
+  kLogpsChosen,
+  kLogpsRejected,
+  kKl,
+  kNllLoss,
 };
-constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kZLoss) + 1; }
+constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kNllLoss) + 1; }
 
 struct Steps {
   std::vector<int64_t> step;                      // rising
@@ -60,14 +70,16 @@ enum class CurveKind : uint8_t {
   kValidation,  // a validation loss
   kSource,      // the training loss of a dataset of a blend
   kTask,        // a figure of an evaluation task
+  kAnswers,     // a figure of pairs of answers in validation, such as the margin of their rewards
 };
-constexpr size_t count_of(CurveKind) { return static_cast<size_t>(CurveKind::kTask) + 1; }
+constexpr size_t count_of(CurveKind) { return static_cast<size_t>(CurveKind::kAnswers) + 1; }
 
 struct Curve {
   std::string name;  // "wiki", "piqa accuracy"
   CurveKind kind = CurveKind::kValidation;
   std::vector<int64_t> step;
   std::vector<double> value, bits_per_byte;  // the latter for validation losses only
+  std::string figure = {};                   // the name of kAnswers: "rewards_margins"
 };
 
 // Bytes sent by all ranks together, summed over the recorded steps, by mesh axis.
@@ -110,53 +122,6 @@ struct RunLog {
   Memory memory;              // as the last start reported it
 };
 
-// ---- trace.json
-
-// Activities of a rank that a timeline distinguishes.
-enum class Activity : uint8_t {
-  kForward,
-  kHead,  // forward, loss and backward of the last block
-  kBackward,
-  kRecompute,
-  kUpdate,
-  kTransfer,  // between ranks, or to and from the host's memory
-  kOther,
-};
-constexpr size_t count_of(Activity) { return static_cast<size_t>(Activity::kOther) + 1; }
-std::string_view name_of(Activity activity);
-
-struct TraceBar {
-  Activity activity = Activity::kOther;
-  double start_s = 0, duration_s = 0;
-};
-
-struct TraceRow {
-  std::string queue;
-  std::vector<TraceBar> bars;  // in the order of start; neighbors of one activity are merged
-};
-
-struct TraceRank {
-  int64_t rank = 0;
-  std::vector<TraceRow> rows;
-};
-
-// The name of the time in which a rank runs no op: it waits for other ranks, or for the host.
-constexpr std::string_view kWaiting = "waiting";
-
-struct OpShare {
-  std::string op;
-  double seconds = 0;  // mean over the ranks, on the compute queue
-  double limit_s = 0;  // the part of it that the machine's matrix rate accounts for
-  int64_t calls = 0;   // sum over all ranks
-};
-
-struct Trace {
-  std::string title;  // "step 8 of slow"
-  double duration_s = 0;
-  std::vector<TraceRank> ranks;
-  std::vector<OpShare> ops;  // largest first, then kWaiting
-};
-
 // ---- All data of a run
 
 using Setting = std::pair<std::string, std::string>;  // "batch.micro", "4"
@@ -183,6 +148,19 @@ std::string setting(const RunData& run, std::string_view key);
 std::optional<int64_t> integer_setting(const RunData& run, std::string_view key);
 // Returns the last finite value; NaN if there is none.
 double last_finite(const std::vector<double>& values);
+
+// Units: what the key `tokens` and the rates of a run count, and the unit of its loss. A preference
+// objective counts pairs of answers or, with kto, examples. A loss that is not a negative
+// log-likelihood has no nats: ipo is a squared difference, kto a probability.
+struct RunUnits {
+  std::string_view count = "tokens";         // or "pairs", "examples"
+  std::string_view rate = "tok";             // before "/s" in a line of progress
+  std::string_view loss = "nats per token";  // or "nats per pair", "per pair", "per example"
+};
+RunUnits units_of(const RunData& run);
+
+// Returns the name of a run directory or of the directory of a sweep: the last part of its path.
+std::string name_of_directory(const Path& directory);
 
 // ---- The files, one by one. They append to `left_out`; a missing file is empty.
 

@@ -90,6 +90,23 @@ double recent_step_s(const Steps& steps) {
   return n > 0 ? ratio(sum, n) : std::numeric_limits<double>::quiet_NaN();
 }
 
+// Adds the losses of datasets and tasks, and the accuracy and margin of pairs of answers.
+void add_curves(const RunData& run, std::vector<std::string>& lines) {
+  std::string validation, sources;
+  for (const Curve& c : run.curves) {
+    const double value = c.value.back();
+    if (c.kind == CurveKind::kAnswers) {
+      if (c.figure == "rewards_accuracies") validation += share("accuracy", value);
+      if (c.figure == "rewards_margins") validation += figure("margin", value, "{:.4f}");
+      continue;
+    }
+    (c.kind == CurveKind::kSource ? sources : validation) +=
+        fmt::format("  {} {:.4f}", c.name, without_nan_sign(value));
+  }
+  if (!sources.empty()) lines.push_back("training" + sources);
+  if (!validation.empty()) lines.push_back("validation" + validation);
+}
+
 std::vector<std::string> figures(const RunData& run) {
   const Steps& steps = run.steps;
   const auto last = [&](Column c) { return steps.values[c].back(); };
@@ -97,10 +114,17 @@ std::vector<std::string> figures(const RunData& run) {
   lines.push_back("loss " + fmt::format("{:.4f}", without_nan_sign(last(Column::kLoss))) +
                   figure("norm", last(Column::kGradNorm), "{:.3f}") +
                   figure("lr", last(Column::kLearningRate), "{:.2e}"));
+  if (std::isfinite(last(Column::kRewardsChosen)))
+    lines.push_back("answers" + share("accuracy", last(Column::kRewardsAccuracies)) +
+                    figure("margin", last(Column::kRewardsMargins), "{:.4f}") +
+                    figure("reward chosen", last(Column::kRewardsChosen), "{:.4f}") +
+                    figure("rejected", last(Column::kRewardsRejected), "{:.4f}") +
+                    figure("kl", last(Column::kKl), "{:.4f}"));
   const double step_s = recent_step_s(steps);
-  std::string speed = std::isfinite(last(Column::kTokensPerS))
-                          ? amount_text(last(Column::kTokensPerS)) + " tokens/s"
-                          : "speed";
+  std::string speed =
+      std::isfinite(last(Column::kTokensPerS))
+          ? fmt::format("{} {}/s", amount_text(last(Column::kTokensPerS)), units_of(run).count)
+          : "speed";
   speed += share("matrix rate", last(Column::kFlopsShare));
   if (std::isfinite(step_s)) speed += "  step " + step_text(step_s);
   speed += share("waiting for data", last(Column::kDataS) / last(Column::kStepS));
@@ -116,13 +140,7 @@ std::vector<std::string> figures(const RunData& run) {
                     figure("busiest over the mean", last(Column::kBusiestExpert), "{:.2f}") +
                     figure("entropy over even loads", last(Column::kLoadEntropy), "{:.3f}") +
                     share("dropped", last(Column::kDroppedShare)));
-  std::string validation;
-  std::string sources;
-  for (const Curve& c : run.curves)
-    (c.kind == CurveKind::kSource ? sources : validation) +=
-        fmt::format("  {} {:.4f}", c.name, without_nan_sign(c.value.back()));
-  if (!sources.empty()) lines.push_back("training" + sources);
-  if (!validation.empty()) lines.push_back("validation" + validation);
+  add_curves(run, lines);
   return lines;
 }
 

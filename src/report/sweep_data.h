@@ -13,6 +13,7 @@ namespace tessera::report {
 struct SweepKey {
   std::string key;
   bool numeric = false, logarithmic = false;  // how the chart shows its values
+  bool listed = false;  // its values were listed in the sweep, not sampled from a range
 };
 
 struct SweepTrial {
@@ -25,6 +26,7 @@ struct SweepTrial {
 };
 
 struct SweepData {
+  std::string name;   // the name of its directory
   std::string score;  // "validation_loss"
   std::string method;
   std::vector<std::string> rungs;  // "12 trials to step 50"

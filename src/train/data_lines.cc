@@ -27,16 +27,20 @@ std::vector<std::string> data_lines(const TrainingRowReader& rows,
       fmt::format("data      {} · {}",
                   counts ? data::describe(*counts) : format_count(rows.tokens()) + " tokens",
                   read_times(epochs))};
+  const auto warn = [&](const std::string& what) { lines.push_back("warning   " + what); };
+  if (counts)
+    for (const std::string& what : counts->warnings) warn(what);
   for (const ValidationSet& set : validation) {
     const data::InstructionData* const asked = set.data ? set.data->instructions() : nullptr;
     if (!asked && !set.pairs) continue;
-    lines.push_back(fmt::format("validate  {}: {}", set.name,
-                                data::describe(asked ? asked->counts() : set.pairs->counts())));
+    const data::InstructionCounts own = asked ? asked->counts() : set.pairs->counts();
+    lines.push_back(fmt::format("validate  {}: {}", set.name, data::describe(own)));
+    for (const std::string& what : own.warnings) warn(set.name + ": " + what);
   }
   if (epochs >= kManyEpochs)
-    lines.push_back(fmt::format(
-        "warning   the data is read {:.0f} times: the model will memorize it. Use more data, "
-        "or lower schedule.steps",
+    warn(fmt::format(
+        "the data is read {:.0f} times: the model will memorize it. Use more data, or lower "
+        "schedule.steps",
         epochs));
   return lines;
 }

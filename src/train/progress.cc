@@ -120,7 +120,7 @@ ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, do
   p.grad_norm = m.grad_norm;
   p.learning_rate = m.learning_rate;
   p.tokens_per_s = tokens / mean_s;
-  if (m.preference) p.unit = "pairs";
+  if (m.preference) p.unit = m.preference->kl ? "examples" : "pairs";
   p.flops_per_s = m.model_flops_per_s * m.step_s / mean_s;
   p.matrix_rate_share = p.flops_per_s / matrix_rate;
   p.memory_bytes = m.resident_bytes;

@@ -17,8 +17,8 @@ namespace tessera::train {
 struct ProgressState {
   int64_t step = 0, steps = 0;  // completed steps, total steps
   double loss = 0, grad_norm = 0, learning_rate = 0;
-  double tokens_per_s = 0;  // or pairs of answers per second
-  const char* unit = "tok";
+  double tokens_per_s = 0;  // or pairs of answers per second; of kto, examples
+  std::string_view unit = "tok";
   double flops_per_s = 0;        // model FLOPs; 0: not shown
   double matrix_rate_share = 0;  // 0: not shown (the machine's rate is unknown)
   double exposed_share = -1;     // fraction of the step spent waiting for ranks; below 0: not shown

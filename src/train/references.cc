@@ -3,6 +3,7 @@
 #include "train/references.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -19,7 +20,21 @@
 namespace tessera::train {
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
+
+// A pair in the file.
+struct Record {
+  std::array<double, kAnswersPerRow> log_probs;
+  uint64_t checksum;
+};
+
+// Returns the checksum of the pair with this number in the data.
+uint64_t checksum_of_pair(int64_t pair, const std::array<double, kAnswersPerRow>& log_probs) {
+  checkpoint::Checksum sum;
+  sum.add(std::as_bytes(std::span(&pair, 1)));
+  sum.add(std::as_bytes(std::span(log_probs)));
+  return sum.value();
+}
 
 void add_file(const Path& file, checkpoint::Checksum& sum) {
   const MappedFile mapped(file);
@@ -50,18 +65,18 @@ std::string checksum_of_folder(const Path& folder) {
   return checkpoint::checksum_text(sum.value());
 }
 
-// Returns text that identifies the reference model.
+// Returns text that identifies the reference model: its weights, and how it computes with them.
 std::string weights_key(const config::RunConfig& config, const Path& checkpoint) {
-  std::string key = fmt::format("precision {}", name_of_entry(config.precision));
+  std::string key = fmt::format(
+      "model {}, precision {}, quantize {}",
+      checkpoint::checksum_text(checkpoint::checksum_of(to_json(tessera::to_tree(config.model)))),
+      name_of_entry(config.precision), name_of_entry(config.lora.quantize));
   if (config.objective.reference == config::ReferenceSource::kAdaptersOff)
     key += ", adapters off";
   else if (!config.lora.from.empty())
     key += fmt::format(", adapters {}", checksum_of_folder(config.lora.from));
   if (checkpoint.empty())
-    return fmt::format(
-        "initial weights of seed {} and model {}, {}", config.run.seed,
-        checkpoint::checksum_text(checkpoint::checksum_of(to_json(tessera::to_tree(config.model)))),
-        key);
+    return fmt::format("initial weights of seed {}, {}", config.run.seed, key);
   return fmt::format("checkpoint {}, {}", checksum_of_folder(checkpoint), key);
 }
 
@@ -75,8 +90,8 @@ class ReferenceFile {
 
   const Path& path() const { return path_; }
 
-  // Returns the log-probabilities in the file, two per pair; none if there is no file or it is of
-  // another model. An empty key fits any model.
+  // Returns the log-probabilities in the file, two per pair, up to the first damaged pair; none if
+  // there is no file or it is of another model. An empty key fits any model.
   std::vector<double> read(const std::string& weights) const {
     if (!std::filesystem::exists(path_)) return {};
     const std::string bytes = read_file(path_);
@@ -90,10 +105,14 @@ class ReferenceFile {
     const Tree* const version = head.as_members() != nullptr ? head.find("version") : nullptr;
     if (version == nullptr || number_in(*version) != kVersion) return {};
     if (text("data") != data_ || (!weights.empty() && text("weights") != weights)) return {};
-    const size_t pairs =
-        std::min<size_t>((bytes.size() - end - 1) / (kAnswersPerRow * sizeof(double)), pairs_);
-    std::vector<double> out(kAnswersPerRow * pairs);
-    std::memcpy(out.data(), bytes.data() + end + 1, out.size() * sizeof(double));
+    std::vector<Record> records(
+        std::min<size_t>((bytes.size() - end - 1) / sizeof(Record), pairs_));
+    std::memcpy(records.data(), bytes.data() + end + 1, records.size() * sizeof(Record));
+    std::vector<double> out;
+    for (const Record& r : records) {
+      if (checksum_of_pair(std::ssize(out) / kAnswersPerRow, r.log_probs) != r.checksum) break;
+      out.insert(out.end(), r.log_probs.begin(), r.log_probs.end());
+    }
     return out;
   }
 
@@ -104,19 +123,29 @@ class ReferenceFile {
     head.set("pairs", Tree(pairs_));
     head.set("data", Tree(data_));
     head.set("weights", Tree(weights));
-    std::string bytes = to_json(head) + "\n";
-    bytes.append(reinterpret_cast<const char*>(known.data()), known.size() * sizeof(double));
-    write_file(path_, bytes);
+    write_file(path_, to_json(head) + "\n" + records_of(0, known));
   }
-  void append(std::span<const double> numbers) const {
+  // Adds the numbers of the pairs from `first` on.
+  void append(int64_t first, std::span<const double> numbers) const {
+    const std::string bytes = records_of(first, numbers);
     std::ofstream out(path_, std::ios::binary | std::ios::app);
-    out.write(reinterpret_cast<const char*>(numbers.data()),
-              static_cast<std::streamsize>(numbers.size_bytes()));
+    out.write(bytes.data(), std::ssize(bytes));
     out.flush();
     if (!out) throw Error("{}: cannot be written. Make space on the disk", path_.string());
   }
 
  private:
+  static std::string records_of(int64_t first, std::span<const double> numbers) {
+    std::string bytes;
+    for (size_t i = 0; i < numbers.size(); i += kAnswersPerRow) {
+      Record r{};
+      std::copy_n(numbers.begin() + static_cast<int64_t>(i), kAnswersPerRow, r.log_probs.begin());
+      r.checksum = checksum_of_pair(first + static_cast<int64_t>(i) / kAnswersPerRow, r.log_probs);
+      bytes.append(reinterpret_cast<const char*>(&r), sizeof(r));
+    }
+    return bytes;
+  }
+
   std::string data_;
   int64_t pairs_;
   Path path_;
@@ -172,7 +201,8 @@ void set_references_of(data::PreferenceData& data, const std::string& weights,
         "the data that the run began with, or start a new run",
         file.path().string(),
         std::filesystem::exists(file.path())
-            ? fmt::format("has the log-probabilities of {} pairs", std::ssize(all) / kAnswersPerRow)
+            ? fmt::format("has intact log-probabilities of {} pairs",
+                          std::ssize(all) / kAnswersPerRow)
             : "does not exist",
         pairs, fmt::join(data.files(), ", "));
   BatchMemory batch;
@@ -189,7 +219,7 @@ void set_references_of(data::PreferenceData& data, const std::string& weights,
     require_finite(found, data, first);
     all.insert(all.end(), found.begin(), found.end());
     comm::on_all(world, [&] {
-      if (writes) file.append(found);
+      if (writes) file.append(first, found);
     });
   }
   pass.say(fmt::format(

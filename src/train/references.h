@@ -16,8 +16,8 @@
 namespace tessera::train {
 
 // RUN/references-DATA.bin, where DATA is the fingerprint of the pairs, has one line of JSON and
-// then two f64 per pair, in the order of the data:
-//   {"version":1,"pairs":…,"data":"…","weights":"…"}
+// then, per pair in the order of the data, two f64 and an XXH3-64 checksum of its number and these:
+//   {"version":2,"pairs":…,"data":"…","weights":"…"}
 // "weights" identifies the reference model. A pass that was interrupted continues where the file
 // ends.
 struct ReferencePass {

@@ -115,7 +115,8 @@ std::vector<ValidationSet> validation_sets(const config::RunConfig& config, int6
 
 // Returns lines with the amount of data and how often a run of `samples` samples reads it. For
 // instructions they also have the counts of examples, rows, padding and skipped examples, also for
-// each validation set. A line that starts with "warning" follows if the data is read many times.
+// each validation set. Lines that start with "warning" follow for problems of chat data
+// (data/chat_notes.h) and if the data is read many times.
 std::vector<std::string> data_lines(const TrainingRowReader& rows,
                                     const std::vector<ValidationSet>& validation, int64_t samples);
 

@@ -28,6 +28,7 @@
 #include "train/run_products.h"
 #include "train/run_programs.h"
 #include "train/trained_part.h"
+#include "train/word_split.h"
 
 namespace tessera::train {
 namespace {
@@ -225,7 +226,8 @@ void RunStart::make_saves() {
   o.waits = [this](std::string_view what) { reporter_.doing(what); };
   parts_.saves.emplace(std::move(o));
   parts_.trainer->engine().hooks().before_update = [this] { parts_.saves->before_update(); };
-  if (reporter_.is_rank0()) parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
+  if (!reporter_.is_rank0()) return;
+  parts_.tokenizer_bytes = read_file(tokenizer_of_run(config_));
 }
 
 void RunStart::start() {
@@ -238,6 +240,11 @@ void RunStart::start() {
         "lora.rank = {} without checkpoint.from: the frozen weights under the adapters are random. "
         "Set checkpoint.from to a pretrained checkpoint or Hugging Face folder.",
         config_.lora.rank));
+  if (!config_.checkpoint.from.empty() && reporter_.is_rank0())
+    if (const std::string why = word_split_warning(
+            parts_.tokenizer_bytes, tokenizer_of_run(config_).string(), config_.model);
+        !why.empty())
+      reporter_.warn(why);
   LoadedStart loaded;
   if (start_.candidates.empty())
     parts_.trainer->initialise();

@@ -32,15 +32,27 @@ bool trains(const config::RunConfig& config, std::string_view weight) {
   return !compile::matches_any(frozen, model::without_layer(weight));
 }
 
+// Returns ", frozen weights rounded to bf16" for a run of adapters that holds in 16 bits the
+// weights that it does not train, which a merged model then has; empty in f32.
+std::string frozen_part(const config::RunConfig& config) {
+  using compile::Precision;
+  if (config.precision == Precision::kFp32 || config.precision == Precision::kAuto) return "";
+  return fmt::format(
+      ", {} rounded to {}",
+      config.lora.quantize == compile::Quantization::kNf4 ? "the rest" : "frozen weights",
+      config.precision == Precision::kFp16 ? "f16" : "bf16");
+}
+
 std::string trained_line(const config::RunConfig& config, double trained, double all) {
   return fmt::format(
       "trains    {:.3g} of {:.3g} M parameters ({})", trained / 1e6, all / 1e6,
       config.lora.rank > 0
           ? fmt::format(
-                "{} of rank {}{}",
+                "{} of rank {}{}{}",
                 config.lora.kind == compile::AdapterKind::kDora ? "DoRA" : "LoRA", config.lora.rank,
                 config.lora.quantize == compile::Quantization::kNf4 ? ", linear layers in 4 bits"
-                                                                    : "")
+                                                                    : "",
+                frozen_part(config))
           : "the others are frozen");
 }
 

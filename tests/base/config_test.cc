@@ -123,6 +123,28 @@ TEST(Config, UnknownKeysNameTheNearestKnownOne) {
             "command line: unknown key 'optimizer.sise'. Did you mean 'optimizer.size'?");
 }
 
+TEST(Config, AGuessIsNotANameThatOnlyHasAWordInCommon) {
+  const std::vector<std::string> keys = {
+      "model.rope_scaling.rope_type", "checkpoint.keep_every_tokens",
+      "data.target_length",           "data.train",
+      "objective.log_probs",          "data.tokenizer",
+      "optimizer.learning_rate",      "schedule.warmup_steps",
+      "loss.label_smoothing"};
+  for (const char* other : {"loss_type", "type", "tokens", "lora_target_linear", "dataset_name",
+                            "max_prompt_length", "precompute_ref_log_probs", "tokenizer_type"})
+    EXPECT_EQ(nearest(other, keys), "") << other;
+  // Misspelled, shortened and misplaced names are still recognized.
+  EXPECT_EQ(nearest("lr", keys), "optimizer.learning_rate");
+  EXPECT_EQ(nearest("schedule.learning_rate", keys), "optimizer.learning_rate");
+  EXPECT_EQ(nearest("learnign_rate", keys), "optimizer.learning_rate");
+  EXPECT_EQ(nearest("learningrate", keys), "optimizer.learning_rate");
+  EXPECT_EQ(nearest("warmup", keys), "schedule.warmup_steps");
+  EXPECT_EQ(nearest("schedule.wrmp", keys), "schedule.warmup_steps");
+  EXPECT_EQ(nearest("data.tokeniser", keys), "data.tokenizer");
+  EXPECT_EQ(nearest("smoothing", keys), "");  // of which quantity?
+  EXPECT_EQ(nearest("data_target_length", keys), "data.target_length");
+}
+
 TEST(Config, E4_IntegersAreNeverRounded) {
   const std::string refused =
       "expected an integer of at most 53 bits, -9007199254740992 to 9007199254740992";

@@ -202,6 +202,22 @@ TEST_F(AdaptersProgram, WhatIsNotAnAdapterIsRejectedWithWhatIs) {
   EXPECT_NE(r.err.find("b/adapter_model.safetensors"), std::string::npos) << r.err;
 }
 
+TEST_F(AdaptersProgram, TheirMeansAreMergedAndExported) {
+  good(
+      "train run.yaml checkpoint.from=base checkpoint.load=weights lora.rank=2 optimizer.ema=0.5 "
+      "optimizer.learning_rate=0.03 schedule.steps=3 run.directory=mean");
+  good("checkpoint merge mean --weights ema --out merged");
+  good("checkpoint export mean --adapter --weights ema --to peft");
+  const auto loss = [&](const std::string& model) {
+    const std::string result = results(eval(model)).of.begin()->second.at(0);
+    return *number_in(*parse_json(result, "result").find("loss"));
+  };
+  const double mean = loss("mean d --weights ema");
+  EXPECT_GT(std::abs(loss("mean d") - mean), 1e-4);
+  EXPECT_NEAR(loss("merged d"), mean, 1e-6 * mean);
+  EXPECT_NEAR(loss("base d --adapter peft"), mean, 1e-6 * mean);
+}
+
 // Adapters of experts: over a base model, merged, trained, continued in another layout and
 // exported.
 TEST_F(AdaptersProgram, OfExpertsAreUsedAsThoseOfModules) {
@@ -262,6 +278,32 @@ TEST_F(AdaptersProgram, OfExpertsAreUsedAsThoseOfModules) {
   const std::string text =
       " --prompt 'the quick' --max-tokens 8 --temperature 0 --threads 1 --json";
   EXPECT_EQ(good("generate ebase --adapter parts" + text), good("generate parts" + text));
+}
+
+// PEFT takes targets that end in down_proj for those of experts. And transformers has no modules of
+// multi-token prediction, so a folder may be without their adapters.
+TEST_F(AdaptersProgram, OfMlpsNextToExpertsAreTargetParameters) {
+  const std::string model =
+      "train run.yaml model.family=deepseek_v3 model.kv_heads=4 model.experts=4 "
+      "model.experts_per_token=2 model.expert_feed_forward=24 model.shared_feed_forward=16 "
+      "model.dense_layers=[0] model.latent.key_value_rank=16 model.latent.nope_width=8 "
+      "model.latent.rope_width=4 model.latent.value_width=8 model.mtp_depth=1 run.directory=";
+  good(model + "moe");
+  const std::string tune = " checkpoint.from=moe checkpoint.load=weights lora.rank=2 lora.targets=";
+  good(model + "modules" + tune + "[o_proj,down_proj] optimizer.learning_rate=0.03");
+  good("checkpoint export modules --adapter --to modules-peft");
+  const Tree config = parse_json(get("modules-peft/adapter_config.json"), "config");
+  EXPECT_EQ(to_json(*config.find("target_modules")), R"(["o_proj"])");
+  EXPECT_EQ(to_json(*config.find("target_parameters")),
+            R"(["mlp.down_proj.weight","mlp.shared_experts.down_proj.weight"])");
+  good(model + "layers" + tune + "[layer.mlp.*] optimizer.learning_rate=0.03");
+  good("checkpoint export layers --adapter --to layers-peft");
+  const std::string text = " --prompt a --max-tokens 4 --temperature 0 --threads 1 --json";
+  for (const std::string name : {"modules", "layers"})
+    EXPECT_EQ(good("generate " + name + text),
+              good("generate moe --adapter " + name + "-peft" + text));
+  good(model + "dora" + tune + "[down_proj] lora.kind=dora");
+  fails("checkpoint export dora --adapter --to dora-peft", 1, {"DoRA adapter of", "merge"});
 }
 
 TEST_F(AdaptersProgram, OfExpertsAreRejectedWhereTheyAreNotComputed) {

@@ -103,6 +103,22 @@ TEST_F(ChatProgram, FinetuneTakesModelTokenizerAndTemplateFromTheFolder) {
   good(first + "lora.rank=4");
   EXPECT_TRUE(contains(get("second/finetune.yaml"), "learning_rate: 0.0002"))
       << get("second/finetune.yaml");
+  // Pairs of answers have the rates of preference objectives.
+  put("pairs.jsonl", R"({"prompt":"the","chosen":" fox","rejected":" dog"})"
+                     "\n"
+                     R"({"prompt":"a","chosen":" fox","rejected":" dog"})"
+                     "\n");
+  const std::string dpo =
+      "finetune --from hf --data pairs.jsonl --epochs 1 run.threads=1 objective.kind=dpo ";
+  good(dpo + "--out third");
+  EXPECT_TRUE(contains(get("third/finetune.yaml"), "learning_rate: 1e-06"))
+      << get("third/finetune.yaml");
+  good(dpo + "--lora 4 --out fourth");
+  EXPECT_TRUE(contains(get("fourth/finetune.yaml"), "learning_rate: 1e-05"))
+      << get("fourth/finetune.yaml");
+  const std::string help = run("help finetune").out;
+  for (const char* part : {"objective.kind=dpo", "16 rows", "data.long_examples=skip", "1e-6"})
+    EXPECT_TRUE(contains(help, part)) << part << help;
   // One row, twice per step.
   good("finetune --from hf --data more.json --out wide --epochs 6 batch.global=2 run.threads=1");
   EXPECT_TRUE(contains(get("wide/finetune.yaml"), "global: 2"));

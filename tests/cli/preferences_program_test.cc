@@ -151,6 +151,35 @@ TEST_F(PreferencesProgram, ReferencesAreOfTheAdaptersThatTheRunStartsFrom) {
   EXPECT_NE(start("a2").find(computed), std::string::npos);
 }
 
+// Log-probabilities in the run directory are used for the model that computed them only, and up to
+// the first damaged pair.
+TEST_F(PreferencesProgram, ReferencesOfAnotherModelOrDamagedOnesAreComputedAgain) {
+  const auto start = [&](const char* keys) {
+    return good(
+        fmt::format("train preferred.yaml objective.kind=dpo schedule.steps=1 run.directory=dpo "
+                    "checkpoint.save_at_end=false checkpoint.allow_changes=true {}",
+                    keys));
+  };
+  const char* const computed = "reference log-probabilities of 320 pairs computed";
+  EXPECT_NE(start("").find(computed), std::string::npos);
+  EXPECT_EQ(start("").find(computed), std::string::npos);
+  EXPECT_NE(start("lora.rank=2 lora.quantize=nf4").find(computed), std::string::npos);
+  EXPECT_NEAR(metric("dpo", "loss").back(), std::log(2), 1e-6);
+  EXPECT_NE(start("model.rope_theta=500").find(computed), std::string::npos);
+  const double loss = metric("dpo", "loss").back();
+
+  std::string file;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "dpo"))
+    if (entry.path().filename().string().starts_with("references-"))
+      file = "dpo/" + entry.path().filename().string();
+  std::string bytes = get(file);
+  bytes[bytes.size() - 24 * 70 + 6] ^= 0x10;  // 70 pairs before the end
+  put(file, bytes);
+  EXPECT_NE(start("model.rope_theta=500").find("the first 248 from the run directory"),
+            std::string::npos);
+  EXPECT_EQ(metric("dpo", "loss").back(), loss);
+}
+
 TEST_F(PreferencesProgram, ARunResumesWithoutTheFolderOfItsAdapters) {
   const std::string command =
       "train preferred.yaml objective.kind=dpo schedule.steps=2 lora.from=adapters run.directory=";

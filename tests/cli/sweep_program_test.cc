@@ -63,7 +63,14 @@ TEST_F(SweepProgram, HalvesTheTrialsAndWritesTheBestRun) {
   EXPECT_EQ(run("train run-sweep/best.yaml run.stop_after_steps=2").code, 0);
   // A stopped trial has no checkpoints left, the best one has that of its last step.
   EXPECT_TRUE(std::filesystem::exists(sweep.trials.front().directory / "checkpoints/32"));
-  EXPECT_FALSE(std::filesystem::exists(sweep.trials.back().directory / "checkpoints"));
+  const Path stopped = sweep.trials.back().directory;
+  EXPECT_FALSE(std::filesystem::exists(stopped / "checkpoints"));
+  const ProgramResult none =
+      run(fmt::format("generate {} --prompt fox --max-tokens 1", stopped.string()));
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("this trial has no checkpoint. `tessera sweep` removes"),
+            std::string::npos)
+      << none.err;
 }
 
 // No step is repeated: a trial that continues at a rung has the loss of a run without a stop.
@@ -112,6 +119,22 @@ TEST_F(SweepProgram, ContinuesAfterAnInterruption) {
   const ProgramResult again = run(sweep + "--out a");
   EXPECT_EQ(table(again.out), table(whole.out));
   EXPECT_EQ(again.out.find("rung "), std::string::npos) << again.out;
+}
+
+TEST_F(SweepProgram, OtherDataIsAnotherSweep) {
+  put("words.jsonl", "{\"prompt\":\"a\",\"response\":\"b\"}\n");
+  const std::string sweep =
+      "sweep run.yaml data.train=[] data.validation=[] data.instructions=[words.jsonl] "
+      "'data.template={prompt}{response}' schedule.steps=4 --method grid "
+      "optimizer.learning_rate=1e-3,1e-2 --out s";
+  const ProgramResult first = run(sweep);
+  ASSERT_EQ(first.code, 0) << first.out << first.err;
+  const ProgramResult same = run(sweep);
+  EXPECT_NE(same.out.find("2 results known"), std::string::npos) << same.out;
+  put("words.jsonl", "{\"prompt\":\"a\",\"response\":\"c\"}\n");
+  const ProgramResult other = run(sweep);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("data differ"), std::string::npos) << other.err;
 }
 
 TEST_F(SweepProgram, AGridOfTwoKeysAndATrainingLoss) {

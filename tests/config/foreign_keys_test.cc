@@ -114,6 +114,65 @@ TEST(ForeignKeys, AnswersOfARunFile) {
             std::string::npos);
 }
 
+// The names in the table of docs/tutorials/from_axolotl.md and in usual configurations. A name
+// without an entry ends in a guess by spelling or in none.
+TEST(ForeignKeys, NamesOfFineTuningHaveAnAnswer) {
+  for (const char* name : {"packing",
+                           "eval_packing",
+                           "eval_sample_packing",
+                           "pad_to_sequence_len",
+                           "group_by_length",
+                           "assistant_only_loss",
+                           "completion_only_loss",
+                           "train_on_eos",
+                           "chat_template_path",
+                           "val_set_size",
+                           "dataset_prepared_path",
+                           "dataset_name",
+                           "dataloader_num_workers",
+                           "special_tokens",
+                           "tokens",
+                           "eos_token",
+                           "tokenizer_type",
+                           "trust_remote_code",
+                           "torch_dtype",
+                           "use_peft",
+                           "lora_target_linear",
+                           "lora_modules_to_save",
+                           "dpo_beta",
+                           "loss_type",
+                           "precompute_ref_log_probs",
+                           "ref_model",
+                           "max_prompt_length",
+                           "eval_strategy",
+                           "save_strategy",
+                           "evals_per_epoch",
+                           "saves_per_epoch",
+                           "early_stopping_patience",
+                           "logging_dir",
+                           "hub_model_id",
+                           "neftune_noise_alpha",
+                           "use_liger_kernel",
+                           "plugins",
+                           "strict",
+                           "truncation_mode",
+                           "load_best_model_at_end",
+                           "gradient_checkpointing_kwargs"}) {
+    const std::string message = error_of(fmt::format("{}: 1\n", name));
+    EXPECT_TRUE(message.starts_with(fmt::format("run.yaml:1:1: unknown key '{}' (", name)))
+        << message;
+  }
+  EXPECT_EQ(
+      error_of("val_set_size: 0.1\n"),
+      "run.yaml:1:1: unknown key 'val_set_size' (axolotl): write the held-out lines to a file "
+      "of their own and list it in data.validation");
+  EXPECT_EQ(error_of("loss_type: ipo\n"),
+            "run.yaml:1:1: unknown key 'loss_type' (TRL): use objective.kind: dpo for sigmoid, ipo "
+            "for ipo, simpo for simpo");
+  // In a section, such a general name is a mistyped key of ours.
+  EXPECT_EQ(error_of("schedule: { tokens: 1 }\n").find("axolotl"), std::string::npos);
+}
+
 TEST(ForeignKeys, OwnKeysAndMistypedOnesAreLeftToTheReader) {
   EXPECT_EQ(error_of("schedule: { steps: 5 }\nrun: { name: x }\n", {"model={layers: 2}"}),
             "no error");

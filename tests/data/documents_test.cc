@@ -32,6 +32,21 @@ TEST_F(DocumentsTest, PlainTextIsOneDocumentUnlessSplit) {
   EXPECT_EQ(texts(put("end.txt", "a\n"), {.split = Split::kLines}), Texts{"a"});
 }
 
+// WikiText has lines with one blank between its paragraphs. White space next to text is kept.
+TEST_F(DocumentsTest, LinesOfWhiteSpaceAreEmpty) {
+  const std::string file = put("a.txt", " \n = Title = \n \n one\n two \n\t\f\n \r\n three\n  ");
+  EXPECT_EQ(texts(file, {.split = Split::kLines}),
+            (Texts{" = Title = ", " one", " two ", " three"}));
+  const auto paragraphs = all(file, {.split = Split::kParagraphs});
+  ASSERT_EQ(paragraphs.size(), 3u);
+  EXPECT_EQ(paragraphs[0].text, " = Title = ");
+  EXPECT_EQ(paragraphs[0].offset, 2);
+  EXPECT_EQ(paragraphs[1].text, " one\n two ");
+  EXPECT_EQ(paragraphs[2].text, " three");
+  EXPECT_EQ(paragraphs[2].line, 8);
+  EXPECT_EQ(texts(put("blank.txt", " \n\t\n"), {.split = Split::kLines}), Texts{});
+}
+
 TEST_F(DocumentsTest, ATextComesInPiecesIfAskedFor) {
   const std::string text(1'000'000, 'x');
   const auto pieces = all(put("a.txt", text), {.piece_bytes = 400'000});

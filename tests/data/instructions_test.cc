@@ -61,6 +61,27 @@ TEST_F(InstructionsTest, LearnsResponsesOnly) {
   EXPECT_EQ(data.stops(), std::vector<int32_t>{256});
 }
 
+TEST_F(InstructionsTest, ASystemMessageMayBeNextToTheMessages) {
+  const auto line = [](const char* system, const char* first) {
+    return fmt::format(
+        R"({{"messages":[{}{{"role":"user","content":"a"}},{{"role":"assistant","content":"b"}}],)"
+        R"("system":"{}","id":1}})"
+        "\n",
+        first, system);
+  };
+  const char* own = R"({"role":"system","content":"S"},)";
+  const InstructionData data(spec(line("S", "") + line("S", own) + line("", own) +
+                                  "{\"prompt\":\"two?\",\"response\":\"2\",\"system\":\"S\"}\n"),
+                             tokenizer_);
+  for (const int64_t example : {0, 1, 2}) EXPECT_EQ(shown(data, example), "Q:S\n\na A:[b.|");
+  EXPECT_EQ(shown(data, 3), "Q:two? A:[2.|");
+  EXPECT_EQ(data.counts().unread, (std::vector<std::string>{"id", "system"}));
+  EXPECT_NE(error_of([&] {
+              InstructionData(spec(line("T", own)), tokenizer_);
+            }).find("'system' and the first message are two system messages"),
+            std::string::npos);
+}
+
 TEST_F(InstructionsTest, RowsHoldWholeExamples) {
   InstructionSpec s = spec(
       "{\"prompt\":\"two?\",\"response\":\"2\"}\n"

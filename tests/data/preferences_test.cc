@@ -65,6 +65,10 @@ TEST_F(PreferencesTest, PairsHaveBothAnswersToOnePrompt) {
   EXPECT_EQ(data.counts().examples, 4);
   EXPECT_EQ(data.counts().rows, 2);
   EXPECT_EQ(data.counts().response_tokens, 2 + 6 + 2 + 2);
+  EXPECT_TRUE(describe(data.counts()).starts_with("2 pairs in 2 rows · "))
+      << describe(data.counts());
+  EXPECT_EQ(to_json(*to_tree(data.counts()).find("pairs")), "2");
+  EXPECT_EQ(data.counts().unread, std::vector<std::string>{});  // the margin is read
 }
 
 TEST_F(PreferencesTest, TheCommonBeginningIsThePromptOfPairsWithoutOne) {
@@ -266,6 +270,51 @@ TEST_F(PreferencesTest, APromptThatTheAnswersRepeatIsReadOnce) {
                                                 user, a, b));
   for (int64_t answer = 0; answer < 2; ++answer)
     EXPECT_EQ(shown(repeats, 0, answer), shown(apart, 0, answer));
+}
+
+// As in orca_dpo_pairs, and axolotl's chatml.intel: texts, which the chat template surrounds.
+TEST_F(PreferencesTest, AQuestionAndASystemMessageAreThePrompt) {
+  InstructionSpec s = spec(R"({"system":"S","question":"Q","chosen":"Qa","rejected":"Qb","id":1})"
+                           "\n"
+                           R"({"system":"","question":"Q","chosen":"c","rejected":"d","id":2})"
+                           "\n");
+  ChatSettings settings;
+  settings.text =
+      "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
+      "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %} {% endfor %}";
+  s.chat.form = std::make_shared<const ChatTemplate>(std::move(settings), tokenizer_);
+  const PreferenceData data(s, PreferenceUse::kPairs, tokenizer_);
+  EXPECT_EQ(shown(data, 0, 0), "system: S user: Q assistant: [Qa] ");
+  EXPECT_EQ(shown(data, 0, 1), "system: S user: Q assistant: [Qb] ");
+  EXPECT_EQ(shown(data, 1, 0), "user: Q assistant: [c] ");
+  EXPECT_EQ(data.counts().unread, std::vector<std::string>{"id"});
+  s.chat.form = nullptr;
+  EXPECT_NE(message(s).find("p.jsonl:1: a conversation needs a chat template"), std::string::npos);
+}
+
+TEST_F(PreferencesTest, APromptUnderAnotherKeyIsNotDropped) {
+  for (const char* name : {"input", "query", "context"}) {
+    const std::string line = fmt::format(R"({{"{}":"p","chosen":"pc","rejected":"pd"}})", name);
+    EXPECT_NE(message(spec(line + "\n"))
+                  .find(fmt::format("p.jsonl:1: the object has '{0}' next to 'chosen' and "
+                                    "'rejected', but no 'prompt'. If it is the prompt, set "
+                                    "data.keys: {{prompt: {0}}}",
+                                    name)),
+              std::string::npos)
+        << message(spec(line + "\n"));
+  }
+  EXPECT_NE(message(spec("{\"system\":\"s\",\"chosen\":\"c\",\"rejected\":\"d\"}\n"))
+                .find("p.jsonl:1: the object has 'system' next to 'chosen' and 'rejected', but no "
+                      "'prompt'. Add it"),
+            std::string::npos);
+  // The prompt is named before the system message that belongs to it.
+  EXPECT_NE(
+      message(spec("{\"system\":\"s\",\"query\":\"q\",\"chosen\":\"c\",\"rejected\":\"d\"}\n"))
+          .find("p.jsonl:1: the object has 'query' next to"),
+      std::string::npos);
+  InstructionSpec named = spec("{\"input\":\"p\",\"chosen\":\"c\",\"rejected\":\"d\"}\n");
+  named.chat.names.keys = {{"prompt", "input"}};
+  EXPECT_EQ(shown(PreferenceData(named, PreferenceUse::kPairs, tokenizer_), 0, 0), "p[c|");
 }
 
 TEST_F(PreferencesTest, OtherKeysCanBeNamed) {

@@ -91,7 +91,7 @@ void expect_the_same_logits(config::RunConfig c) {
   const Path merged = folder.path() / "merged";
   int64_t announced = 0;
   const checkpoint::Merged sum = checkpoint::merge_adapters(
-      folder.path() / "2", merged, "test",
+      checkpoint::CheckpointReader(folder.path() / "2"), merged, "test",
       [&](int64_t done, int64_t all) { announced += static_cast<int64_t>(done < all); });
   EXPECT_GT(sum.adapters, 0);
   EXPECT_EQ(announced, sum.tensors);
@@ -99,15 +99,20 @@ void expect_the_same_logits(config::RunConfig c) {
   EXPECT_LT(distance(plain, tuned), 1e-5);
   EXPECT_GT(distance(logits_of(folder.path() / "1", c), tuned), 1e-3);  // something was learned
   const Path peft = folder.path() / "peft", base = folder.path() / "base";
-  EXPECT_GT(checkpoint::export_peft(folder.path() / "2", peft, "base").adapters, 0);
+  EXPECT_GT(checkpoint::export_peft(checkpoint::CheckpointReader(folder.path() / "2"), peft, "base")
+                .adapters,
+            0);
   // The frozen weights of the first checkpoint, without its adapters.
-  checkpoint::Merged made = checkpoint::merge_adapters(folder.path() / "1", base, "test");
+  checkpoint::Merged made =
+      checkpoint::merge_adapters(checkpoint::CheckpointReader(folder.path() / "1"), base, "test");
   EXPECT_GT(made.tensors, 0);
   EXPECT_GT(checkpoint::import_peft(base, peft, folder.path() / "again", "test"), 0);
   EXPECT_LT(distance(logits_of(folder.path() / "again", c), tuned), 1e-6);
   expect_the_same_over_the_base(base, folder.path() / "again", {peft, folder.path() / "2"}, c);
   EXPECT_THROW(checkpoint::export_hf(folder.path() / "2", folder.path() / "hf", {}), Error);
-  EXPECT_THROW(checkpoint::merge_adapters(merged, folder.path() / "twice", "test"), Error);
+  EXPECT_THROW(checkpoint::merge_adapters(checkpoint::CheckpointReader(merged),
+                                          folder.path() / "twice", "test"),
+               Error);
 }
 
 config::RunConfig adapted(model::Family family) {
@@ -158,7 +163,9 @@ TEST(Adapters, OverABaseInFourBitsTheSame) {
   std::erase_if(frozen, [](const auto& t) { return t.name.find(".lora_") != std::string::npos; });
   checkpoint::save(folder.path(), header_of(c, 2), frozen);
   const Path peft = folder.path() / "peft";
-  EXPECT_GT(checkpoint::export_peft(folder.path() / "1", peft, "").adapters, 0);
+  EXPECT_GT(
+      checkpoint::export_peft(checkpoint::CheckpointReader(folder.path() / "1"), peft, "").adapters,
+      0);
   EXPECT_FALSE(checkpoint::CheckpointReader(folder.path() / "2").quantized().empty());
   expect_the_same_over_the_base(folder.path() / "2", folder.path() / "1",
                                 {peft, folder.path() / "1"}, c);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "eval/evaluate.h"
+#include "eval/example_row.h"
 #include "eval/task_names.h"
 
 namespace tessera::eval {
@@ -184,7 +185,8 @@ TEST_F(TaskTest, MissingExamplesAreExplained) {
   };
   expect_parts(why(task, ""), {folder_.string(), "d.jsonl", "data/eval", "choices, gold, query",
                                "--data FOLDER", "$TESSERA_EVAL_DATA"});
-  expect_parts(why(task, "elsewhere"), {"in elsewhere."});
+  expect_parts(why(task, "elsewhere"), {"in elsewhere, " + folder_.string() + "."});
+  expect_parts(why("piqa", "elsewhere"), {"in elsewhere."});
   expect_parts(why("openbook_qa", folder_.string()),
                {"openbookqa.jsonl, openbook_qa.jsonl, openbook_qa.parquet, openbookqa.parquet in",
                 "load_dataset('allenai/openbookqa', 'main', split='test').to_json('" +
@@ -321,6 +323,81 @@ TEST_F(TaskTest, StrictAndFlexibleAnswers) {
   EXPECT_EQ(m[0].value, 0.5);
   EXPECT_EQ(m[1].name, "exact_match_last");
   EXPECT_EQ(m[1].value, 0.5);
+}
+
+TEST(Tasks, ARowOfAnExampleHasTheExpectedAnswerAndTheOneMade) {
+  TaskSpec spec;
+  spec.kind = TaskKind::kChoice;
+  Example example{7, {{"Q", "a"}, {"Q", "a long one"}}, 1, "", ""};
+  ExampleScore score;
+  score.line = 7;
+  score.log = {-1, -2};
+  EXPECT_EQ(to_json(example_row(spec, example, score)),
+            R"({"line":7,"right":false,"expected":1,"choice":0,"choice_length":1,)"
+            R"("log_likelihood":[-1.0,-2.0]})");
+  spec.unconditional = " ";
+  score.unconditional = {-0.5, -4};
+  EXPECT_EQ(to_json(*example_row(spec, example, score).find("choice_unconditional")), "1");
+
+  spec = {};
+  spec.kind = TaskKind::kLastWord;
+  score = {7, {-0.25}, {}, true, "", "", ""};
+  EXPECT_EQ(to_json(example_row(spec, {7, {{"the", " end"}}, 0, "", ""}, score)),
+            R"({"line":7,"right":true,"expected":" end","log_likelihood":[-0.25]})");
+
+  spec = {};
+  spec.kind = TaskKind::kExactMatch;
+  spec.extract = "is ([0-9,]+)";
+  spec.ignore = {","};
+  score = {7, {}, {}, false, "it is 1,2", "12", ""};
+  example.answer = "1,2";
+  EXPECT_EQ(to_json(example_row(spec, example, score)),
+            R"({"line":7,"right":true,"expected":"12","extracted":"12","written":"it is 1,2"})");
+  spec.extract_last = "[0-9]+";
+  score.extracted_last = "2";
+  const Tree row = example_row(spec, example, score);
+  EXPECT_EQ(to_json(*row.find("right_last")) + to_json(*row.find("extracted_last")), "false\"2\"");
+}
+
+// Rows and metrics are the same verdicts.
+TEST(Tasks, TheShareOfRightRowsIsTheMetric) {
+  TaskSpec spec;
+  spec.kind = TaskKind::kChoice;
+  const std::vector<Example> examples = {{1, {{"", "a"}, {"", "b"}}, 0, "", ""},
+                                         {2, {{"", "a"}, {"", "b"}}, 0, "", ""},
+                                         {3, {{"", "a"}, {"", "b"}}, 1, "", ""}};
+  std::vector<ExampleScore> scores(3);
+  for (ExampleScore& s : scores) s.log = {-1, -2};
+  double right = 0;
+  for (size_t i = 0; i < 3; ++i)
+    right += to_json(*example_row(spec, examples[i], scores[i]).find("right")) == "true" ? 1 : 0;
+  EXPECT_EQ(metrics_of(spec, examples, scores)[0].value, right / 3);
+  EXPECT_EQ(right, 2);
+}
+
+TEST_F(TaskTest, ATaskFileFindsTheExamplesNextToItInAdditionToTheFolder) {
+  const std::string row = R"({"query":"q","choices":["a","b"],"gold":0})"
+                          "\n";
+  std::filesystem::create_directories(folder_ / "others");
+  file("own.yaml", kChoice);
+  file("d.jsonl", row);
+  file("others/piqa.jsonl", row + row);
+  const auto tasks =
+      read_tasks({{"piqa", (folder_ / "own.yaml").string()}, (folder_ / "others").string(), 0, 0});
+  ASSERT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].examples.size(), 2u);
+  EXPECT_EQ(tasks[1].examples.size(), 1u);
+  // The folder is looked in first.
+  file("others/d.jsonl", row + row + row);
+  EXPECT_EQ(read_tasks({{(folder_ / "own.yaml").string()}, (folder_ / "others").string(), 0, 0})[0]
+                .examples.size(),
+            3u);
+  std::filesystem::remove(folder_ / "others/d.jsonl");
+  std::filesystem::remove(folder_ / "d.jsonl");
+  EXPECT_NE(refused([&] {
+              read_tasks({{(folder_ / "own.yaml").string()}, (folder_ / "others").string(), 0, 0});
+            }).find((folder_ / "others").string() + ", " + folder_.string()),
+            std::string::npos);
 }
 
 TEST(Tasks, WhatIsNotFoundIsWrongEvenIfNothingIsLeftOfTheAnswer) {

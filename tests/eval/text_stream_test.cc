@@ -65,6 +65,13 @@ TEST(TextStream, OmitsSpecialTokensUnlessAsked) {
   EXPECT_EQ(joined(pieces(shown, *t, "a<|endoftext|>b")), "a<|endoftext|>b");
 }
 
+TEST(TextStream, EndsAtASpecialTokenWhoseNameIsAStopText) {
+  const auto t = bytes();
+  TextStream s(*t, {}, {"<|endoftext|>", "ab!"});
+  EXPECT_EQ(joined(pieces(s, *t, "xab<|endoftext|>y")), "xab");
+  EXPECT_TRUE(s.stopped());
+}
+
 std::vector<int64_t> offsets(TextStream& s, const data::Tokenizer& t, std::string_view text) {
   std::vector<int64_t> out;
   for (const int32_t id : t.encode(text)) {

@@ -40,6 +40,9 @@ addEventListener('load', () => {
   root.drawn = charts.filter(chart => [...chart.querySelectorAll('canvas')].some(isDrawn)).length;
   root.labels = charts.filter(chart => ['.dygraph-xlabel', '.dygraph-ylabel'].every(
     label => chart.querySelector(label)?.textContent)).length;
+  const textsOf = selector => [...document.querySelectorAll(selector)].map(n => n.textContent).join('; ');
+  root.titles = textsOf('.chart h3');
+  root.ylabels = textsOf('.dygraph-ylabel');
   root.overflow = Math.max(0, document.documentElement.scrollWidth - innerWidth);
   root.background = getComputedStyle(document.body).backgroundColor;
   parent.postMessage({...root}, '*');
@@ -53,7 +56,7 @@ constexpr const char* kPhone = R"(<!doctype html><body style="margin:0">
 
 struct Visit {
   int charts = 0, drawn = 0, labeled = 0, ready_ms = 0, overflow = 0;
-  std::string background, console;
+  std::string background, console, titles, y_labels;
 };
 
 class Browser : public RunFolder {
@@ -106,6 +109,8 @@ class Browser : public RunFolder {
     v.ready_ms = number(html, "data-ready");
     v.overflow = number(html, "data-overflow");
     v.background = attribute(html, "data-background");
+    v.titles = attribute(html, "data-titles");
+    v.y_labels = attribute(html, "data-ylabels");
     const std::string text = read_file(folder_ / "browser.log"), mark = "CONSOLE";
     for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1))
       v.console += text.substr(at, text.find('\n', at) - at) + "\n";
@@ -161,6 +166,28 @@ TEST_F(Browser, DrawsTheFiguresOfExperts) {
   EXPECT_EQ(v.console, "");
   EXPECT_EQ(v.charts, 16);
   EXPECT_EQ(v.drawn, v.charts);
+}
+
+TEST_F(Browser, DrawsTheFiguresOfPreferences) {
+  const RunData dpo = synthetic("dpo", "--steps 500 --preferences");
+  const Visit v = visit(page(std::vector{dpo}, {"0.1", {}}));
+  EXPECT_EQ(v.console, "");
+  EXPECT_EQ(v.charts, 15);  // rewards, margin, accuracy, log-probabilities; no loss by dataset
+  EXPECT_EQ(v.drawn, v.charts);
+  EXPECT_EQ(v.labeled, v.charts);
+  EXPECT_NE(v.titles.find("Pairs per second"), std::string::npos) << v.titles;
+  EXPECT_EQ(v.titles.find("Tokens per second"), std::string::npos) << v.titles;
+  EXPECT_NE(v.y_labels.find("loss (nats per pair)"), std::string::npos) << v.y_labels;
+  EXPECT_EQ(v.y_labels.find("nats per token"), std::string::npos) << v.y_labels;
+  // Next to a run that counts tokens, each unit has its charts.
+  const Visit both =
+      visit(page(std::vector{dpo, synthetic("sft", "--steps 500")}, {"0.1", std::nullopt}));
+  EXPECT_EQ(both.console, "");
+  EXPECT_EQ(both.drawn, both.charts);
+  for (const char* title : {"Pairs per second", "Tokens per second"})
+    EXPECT_NE(both.titles.find(title), std::string::npos) << both.titles;
+  for (const char* label : {"nats per token", "nats per pair"})
+    EXPECT_NE(both.y_labels.find(label), std::string::npos) << both.y_labels;
 }
 
 TEST_F(Browser, DrawsAPlan) {

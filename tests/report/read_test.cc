@@ -133,6 +133,25 @@ TEST_F(ReadRun, FindsTheStepOfEachEvent) {
   EXPECT_EQ(r.log.events[1].time, "2026-11-24 09:00:05");
 }
 
+// The data is read after the first lines of a start, which takes longer than several short steps.
+TEST_F(ReadRun, AWarningBeforeTheFirstStepIsAtTheStepOfTheStart) {
+  const RunData r = read_log_text(
+      "2026-11-24 09:00:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:00:03.000 warning   the data is read 10 times\n"
+      "2026-11-24 09:00:04.000 first step done 4.0 s after the start\n"
+      "2026-11-24 09:00:06.000 warning   the loss is high\n"
+      "2026-11-24 09:10:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:10:00.100 resume    step 4 from runs/r/checkpoints/4 in 0.05 s\n"
+      "2026-11-24 09:10:03.000 warning   the data is read 11 times\n"
+      "2026-11-24 09:10:04.000 first step done 4.0 s after the start\n");
+  ASSERT_EQ(r.log.events.size(), 4u);
+  EXPECT_EQ(r.log.events[0].step, 0);
+  EXPECT_EQ(r.log.events[1].step, 5);  // steps take 0.5 s
+  EXPECT_EQ(r.log.events[2].kind, EventKind::kRestart);
+  EXPECT_EQ(r.log.events[2].step, 4);
+  EXPECT_EQ(r.log.events[3].step, 4);
+}
+
 TEST_F(ReadRun, ReadsTheStartsAndTheirMemory) {
   const std::string log = kLog;
   const RunData first = read_log_text(log.substr(0, log.find("2026-11-24 09:09:59.000")));

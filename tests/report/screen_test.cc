@@ -67,6 +67,26 @@ TEST_F(Screen, FitsTheTerminal) {
     }
 }
 
+TEST_F(Screen, APreferenceRunCountsPairs) {
+  put(run("r") / "metrics.jsonl",
+      R"({"step":1,"tokens":4,"loss":0.69,"tokens_per_s":120,"rewards_chosen":0.5,)"
+      R"("rewards_rejected":0.25,"rewards_margins":0.25,"rewards_accuracies":0.75})"
+      "\n"
+      R"({"step":1,"name":"held","validation_loss":0.6,"validation_rewards_margins":0.5,)"
+      R"("validation_rewards_accuracies":0.25,"validation_logps_chosen":-9})"
+      "\n");
+  put(run("r") / "run.yaml", "objective: { kind: dpo }\n");
+  const auto lines = screen(read_run(run("r")), "running", {}, {100, 24});
+  const auto with = [&](const std::string& text) {
+    return std::find(lines.begin(), lines.end(), text) != lines.end();
+  };
+  EXPECT_TRUE(
+      with("answers  accuracy 75.0 %  margin 0.2500  reward chosen 0.5000  rejected 0.2500"));
+  EXPECT_TRUE(with("validation  held 0.6000  margin 0.5000  accuracy 25.0 %"));
+  EXPECT_TRUE(std::any_of(lines.begin(), lines.end(),
+                          [](const std::string& line) { return line.starts_with("120 pairs/s"); }));
+}
+
 TEST_F(Screen, ShowsARunWithoutSteps) {
   put(run("r") / "log.txt", "2026-11-24 09:00:00.000 error: no space\n");
   const auto lines = screen(read_run(run("r")), "not running", {}, {80, 24});

@@ -8,21 +8,28 @@
   const KINDS = {checkpoint: 'checkpoint', restart: 'restart', warning: 'warning', error: 'error', stop: 'stop'};
   const DASHES = [null, [6, 3], [2, 2], [8, 3, 2, 3]];
 
-  // One entry per chart; `keys` are series of a run, with the label of each.
+  // One entry per chart; `keys` are series of a run, with the label of each. With `per`, there is one
+  // chart for each unit that the runs have: those of a comparison may count tokens or pairs.
   const CHARTS = [
-    {group: 'loss', title: 'Training loss', y: 'loss (nats per token)', keys: {loss: ''}},
-    {group: 'loss', title: 'Training loss by dataset', y: 'loss (nats per token)', curves: 'source'},
-    {group: 'loss', title: 'Validation loss', y: 'loss (nats per token)', curves: 'validation'},
+    {group: 'loss', title: 'Training loss', per: 'loss_unit', y: unit => `loss (${unit})`, keys: {loss: ''}},
+    {group: 'loss', title: 'Training loss by dataset', per: 'loss_unit', y: unit => `loss (${unit})`, curves: 'source'},
+    {group: 'loss', title: 'Validation loss', per: 'loss_unit', y: unit => `loss (${unit})`, curves: 'validation'},
     {group: 'loss', title: 'Evaluation tasks', y: 'value of the metric', curves: 'task'},
-    {group: 'loss', title: 'z-loss', y: 'loss (nats per token)', keys: {z_loss: ''}},
+    {group: 'loss', title: 'z-loss', per: 'loss_unit', y: unit => `loss (${unit})`, keys: {z_loss: ''}},
+    {group: 'preferences', title: 'Rewards', y: 'reward', keys: {rewards_chosen: 'chosen', rewards_rejected: 'rejected'}},
+    {group: 'preferences', title: 'Margin', y: 'reward of chosen − of rejected', keys: {rewards_margins: ''}},
+    {group: 'preferences', title: 'Accuracy', y: '% of the pairs', keys: {rewards_accuracies: ''}, zero: true},
+    {group: 'preferences', title: 'Log-probabilities of the answers', y: 'ln p, sum over the tokens', keys: {logps_chosen: 'chosen', logps_rejected: 'rejected'}},
+    {group: 'preferences', title: 'Divergence from the reference model', y: 'z (nats per example)', keys: {kl: ''}},
+    {group: 'preferences', title: 'Cross-entropy of the chosen answers', y: 'loss (nats per token)', keys: {nll_loss: ''}},
     {group: 'optimization', title: 'Gradient norm before clipping', y: 'norm', keys: {grad_norm: ''}, spread: 30},
     {group: 'optimization', title: 'Learning rate', y: 'learning rate', keys: {learning_rate: ''}},
     {group: 'optimization', title: 'Loss scale', y: 'scale', keys: {loss_scale: ''}, log: true},
     {group: 'experts', title: 'Load of the busiest expert', y: 'its load ÷ mean', keys: {busiest_expert: ''}},
     {group: 'experts', title: 'Entropy of the experts’ loads', y: 'entropy ÷ that of even loads', keys: {load_entropy: ''}},
     {group: 'experts', title: 'Dropped pairs of a token and an expert', y: '% of the pairs', keys: {dropped_share: ''}, zero: true},
-    {group: 'experts', title: 'Losses of the routers', y: 'loss (nats per token)', keys: {router_loss: ''}},
-    {group: 'speed', title: 'Tokens per second', y: 'tokens per second', keys: {tokens_per_s: ''}, zero: true},
+    {group: 'experts', title: 'Losses of the routers', per: 'loss_unit', y: unit => `loss (${unit})`, keys: {router_loss: ''}},
+    {group: 'speed', title: unit => `${capital(unit)} per second`, per: 'count', y: unit => `${unit} per second`, keys: {tokens_per_s: ''}, zero: true},
     {group: 'speed', title: 'Share of the matrix rate', y: 'model FLOPs, % of the rate', keys: {flops_share: ''}, zero: true},
     {group: 'speed', title: 'Waiting for data', y: '% of the step', keys: {data_share: ''}, zero: true},
     {group: 'communication', title: 'Communication', y: '% of the step', keys: {exposed_share: 'exposed', hidden_share: 'hidden'}, zero: true},
@@ -36,9 +43,26 @@
     return `rgba(${part(1)},${part(3)},${part(5)},0.25)`;
   }
 
+  function capital(text) {
+    return text[0].toUpperCase() + text.slice(1);
+  }
+
+  // The values of a key that the runs have, in the order of the runs.
+  function unitsOf(key) {
+    return [...new Set(runs.map(run => run[key]))];
+  }
+
+  // The charts of an entry of CHARTS: one, or one for each unit.
+  function chartsOf(def) {
+    if (!def.per) return [def];
+    const textOf = (text, unit) => typeof text === 'function' ? text(unit) : text;
+    return unitsOf(def.per).map(unit => ({...def, title: textOf(def.title, unit), y: textOf(def.y, unit),
+      has: run => run[def.per] === unit}));
+  }
+
   // ---- The horizontal axis
 
-  const AXES = {step: 'step', tokens: 'tokens', hours: 'training time (hours)'};
+  const AXES = {step: 'step', tokens: unitsOf('count').join(' or '), hours: 'training time (hours)'};
   let axis = 'step';
 
   // The index of the last entry <= v in a rising list, or -1.
@@ -76,12 +100,23 @@
       lines.push({...common, x: series.x, y: smooth, shown: true});
     };
     for (const run of runs) {
-      if (chart.keys) Object.entries(chart.keys).forEach(([key, label], i) => {
-        if (run.series[key]) add(run, label, run.series[key], i);
+      if (chart.has && !chart.has(run)) continue;
+      const keys = Object.entries(chart.keys ?? {});
+      keys.forEach(([key, label], i) => {
+        if (run.series[key]) add(run, label || (validated(run, key) ? 'training' : ''), run.series[key], i);
       });
+      let next = keys.length;
+      for (const [key, label] of keys)
+        for (const c of run.curves)
+          if (c.figure === key) add(run, `${label} ${c.name}`.trim(), c, next++);
       if (chart.curves) run.curves.filter(c => c.kind === chart.curves).forEach((c, i) => add(run, c.name, c, i));
     }
     return lines;
+  }
+
+  // Whether a figure of the training steps was also measured in validation.
+  function validated(run, key) {
+    return run.curves.some(c => c.figure === key);
   }
 
   // Rows [x, y of each line] on the union of the lines' steps.
@@ -103,7 +138,8 @@
     for (const run of runs) {
       let last = -10;
       for (const [kind, step] of run.events) {
-        const x = Math.round(graph.toDomXCoord(toAxis(run, step))) + 0.5;
+        // An event before the first step is marked at it: a chart begins there.
+        const x = Math.round(graph.toDomXCoord(toAxis(run, Math.max(step, run.map.step[0] ?? 0)))) + 0.5;
         if (!(x >= area.x && x <= area.x + area.w)) continue;
         if (kind === KINDS.checkpoint) {
           if (several || x - last < 3) continue;
@@ -271,7 +307,8 @@
   }
 
   for (const [index, run] of runs.entries()) run.index = index;
-  CHARTS.forEach(makeChart);
+  document.querySelector('#axis option[value=tokens]').textContent = AXES.tokens;
+  CHARTS.flatMap(chartsOf).forEach(makeChart);
   showAll();
   for (const section of document.querySelectorAll('section[id^=charts-]'))
     if (!section.querySelector('.chart, table')) section.remove();

@@ -5,8 +5,7 @@
 #include "kernels/divided_cross_entropy.h"
 #include "runtime/binding.h"
 #include "runtime/ops/arguments.h"
-#include "runtime/ops/divided_logits.h"
-#include "runtime/ops/preference_form.h"
+#include "runtime/ops/loss_views.h"
 
 namespace tessera::runtime {
 namespace {
