@@ -21,6 +21,11 @@ Count: relative differences to one rank of the same precision, the worst over th
     norm        the same of the gradient norm                       fp32 1e-4   bf16 2e-2
     gradients   |a - b| / |a| of each global parameter at step 1    fp32 1e-4   bf16 5e-2
     parameters  the same of each weight and moment after step 5     fp32 1e-4   bf16 5e-2
+    codes       the same of each moment that is stored in 8 bits    fp32 1.5e-2 bf16 1e-1
+A rounding may give a moment the neighboring code, which is 1.4 % of its block's scale away: one in a
+vector of 32 moments is a hundredth of its norm. Small second moments have neighboring codes that differ by
+a factor of 2.4, which changes the steps of one weight by half: 5e-4 each of a matrix whose norm is 0.5 to 1.
+So parameters have a bound of 1e-3 in fp32, in a row of their own; losses and gradients have the usual ones.
 The bounds of bf16 (and bf16_sr) are a few of its roundings (2^-8 each), fewer where a sum averages
 them; those of fp16 (2^-11 each) a quarter or a fifth. Where gradients are summed in 16 bits, too
 (compiler.grad_accum_dtype: weight), each term is rounded once more: twice the bounds, in rows of their own.
@@ -94,10 +99,11 @@ checkpoint: {{ every_steps: 0, resume: auto }}
 metrics: {{ validate_every_steps: 0, validate_sequences: 7, tensorboard: false }}
 divergence: {{ ratio: 0 }}
 """
-BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, parameters=1e-4),
-          "bf16": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2),
-          "bf16_sr": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2),
-          "fp16": dict(loss=5e-4, validation=5e-4, norm=5e-3, gradients=1e-2, parameters=1e-2)}
+BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, parameters=1e-4, codes=1.5e-2),
+          "bf16": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2, codes=1e-1),
+          "bf16_sr": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2, codes=1e-1),
+          "fp16": dict(loss=5e-4, validation=5e-4, norm=5e-3, gradients=1e-2, parameters=1e-2, codes=5e-2)}
+BOUNDS["fp32, codes"] = {**BOUNDS["fp32"], "parameters": 1e-3}
 for kind in ["bf16", "bf16_sr", "fp16"]:
     for words, factor in ((", sums too", 2), (", pairs", 4), (", sums too, pairs", 8)):
         BOUNDS[kind + words] = {k: factor * v for k, v in BOUNDS[kind].items()}
@@ -208,7 +214,7 @@ def draw_kinds(rng, model):
 def rounding_of(case):
     """The row of BOUNDS."""
     if case["precision"] == "fp32":
-        return "fp32"
+        return "fp32" + (", codes" if "optimizer.moment_dtype" in case else "")
     halves, pairs = case["compiler.grad_accum_dtype"] == "weight", "objective.kind" in case
     return case["precision"] + (", sums too" if halves else "") + (", pairs" if pairs else "")
 
@@ -798,7 +804,7 @@ class Trained:
                 "validation": relative(zip(self.validation, other.validation), self.validation_rewards)
                 if self.validation or other.validation else 0.0}
 
-    def tensors(self, other, what, equal_bits=False, any_type=False):
+    def tensors(self, other, what, equal_bits=False, any_type=False, among=lambda name: True):
         """(largest difference of a tensor of the checkpoint `what`, its name); 0 if equal bits.
         `any_type`: a tensor may be stored in 16 bits by one run and in f32 by the other."""
         done = subprocess.run([self.place.tessera, "checkpoint", "diff", "--json",
@@ -810,7 +816,8 @@ class Trained:
         if not said["compared"]:
             raise Broken(f"{getattr(self, what)} is empty")
         return max(((tensor_gap(t, any_type), t["name"]) for t in said["tensors"]
-                    if equal_bits or t["name"].split("|")[0] != self.unlearned), default=(0.0, ""))
+                    if among(t["name"]) and (equal_bits or t["name"].split("|")[0] != self.unlearned)),
+                   default=(0.0, ""))
 
 
 def relative(pairs, scales=()):
@@ -845,11 +852,17 @@ def bits_differ(a, b, folders=("gradients", "checkpoint")):
 
 # ---- Comparisons.
 
-def distances(a, b, any_type=False):
-    """The largest difference of two runs in each measure of BOUNDS, and where it is."""
-    return {**{k: (v, "") for k, v in a.worst(b).items()},
-            "gradients": a.tensors(b, "gradients", any_type=any_type),
-            "parameters": a.tensors(b, "checkpoint", any_type=any_type)}
+def distances(a, b, case, any_type=False):
+    """The largest difference of two runs of a case in each measure of BOUNDS, and where it is."""
+    def coded(name):
+        return "optimizer.moment_dtype" in case and "|moment" in name
+
+    found = {**{k: (v, "") for k, v in a.worst(b).items()},
+             "gradients": a.tensors(b, "gradients", any_type=any_type),
+             "parameters": a.tensors(b, "checkpoint", any_type=any_type, among=lambda name: not coded(name))}
+    if "optimizer.moment_dtype" in case:
+        found["codes"] = a.tensors(b, "checkpoint", any_type=any_type, among=coded)
+    return found
 
 
 class Check:
@@ -889,11 +902,11 @@ class Check:
         bounds = BOUNDS[rounding_of(case)]
         try:
             a = self.place.train(self.folder("one"), one_rank(case))
-            worst = distances(a, self.place.train(self.folder("many"), case))
+            worst = distances(a, self.place.train(self.folder("many"), case), case)
             if case["precision"] != "fp32" and any(v > bounds[k] for k, (v, _) in worst.items()):
                 exact = self.place.train(self.folder("exact"), {**one_rank(case), "precision": "fp32"})
                 bounds = {k: max(bounds[k], 2 * v) if math.isfinite(v) else bounds[k]
-                          for k, (v, _) in distances(exact, a, any_type=True).items()}
+                          for k, (v, _) in distances(exact, a, case, any_type=True).items()}
         except Broken as broken:
             return self.report(index, case, f"    {broken}")
         figures = " ".join(f"{k} {v:.1e}" for k, (v, _) in worst.items())
