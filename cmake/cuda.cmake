@@ -1,4 +1,4 @@
-# CUDA, where its toolkit is: TESSERA_HAS_CUDA says so to the rooms, which take absent.cc without it.
+# CUDA, where its toolkit is: TESSERA_HAS_CUDA says so to the modules, which take absent.cc without it.
 # The libraries that are needed on a device alone are found when the program runs.
 set(TESSERA_CUDA AUTO CACHE STRING "Build for CUDA: AUTO (where there is nvcc of CUDA 13), ON or OFF")
 set(TESSERA_HAS_CUDA OFF)

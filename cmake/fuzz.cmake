@@ -1,11 +1,11 @@
-# add_fuzz(NAME SOURCES file… ROOMS room… READS source… [LINK library…])
+# add_fuzz(NAME SOURCES file… MODULES module… READS source… [LINK library…])
 #
 # A reader under fire. SOURCES define LLVMFuzzerTestOneInput: bytes in, an Error or nothing out.
 # Always: <NAME>_replay reads tests/fuzz/corpus/<NAME>/ as a fast test (what the fuzzer once found
 # goes there). With TESSERA_FUZZ (clang): <NAME>_fuzz, which scripts/fuzz.sh runs; READS names the
 # sources whose coverage it reports.
 function(add_fuzz NAME)
-  cmake_parse_arguments(FUZZ "" "" "SOURCES;ROOMS;READS;LINK" ${ARGN})
+  cmake_parse_arguments(FUZZ "" "" "SOURCES;MODULES;READS;LINK" ${ARGN})
   list(TRANSFORM FUZZ_ROOMS PREPEND tessera_)
   add_executable(${NAME}_replay ${FUZZ_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.cc)
   target_link_libraries(${NAME}_replay PRIVATE ${FUZZ_ROOMS} ${FUZZ_LINK})

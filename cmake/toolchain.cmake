@@ -1,4 +1,4 @@
-# Compiler, warnings, cache and linker: one place for all rooms.
+# Compiler, warnings, cache and linker: one place for all modules.
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()

@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-import check_rooms
+import check_modules
 
 SMALL_LINES = 30
 # Headers that only list others: a user of one uses all that it lists.
@@ -41,7 +41,7 @@ def one_user_headers(root, src, files):
     kernels = [p for p in few if re.search(r"kernels/cpu/\w+_(simd|rows|head)\.h$", str(p))]
     rest = [p for p in few if p not in indexed and p not in kernels]
     tests = " ".join(p.read_text(errors="replace") for p in (root / "tests").rglob("*")
-                     if p.suffix in check_rooms.SUFFIXES)
+                     if p.suffix in check_modules.SUFFIXES)
     tested = [p for p in rest if f'"{p.relative_to(src)}"' in tests]
     yield "  listed by an index header", len(indexed)
     yield "  kernels per instruction set", len(kernels)
@@ -51,7 +51,7 @@ def one_user_headers(root, src, files):
 
 def largest_classes(src, most):
     """The classes with the most methods, and those with the most members."""
-    sizes = check_rooms.class_sizes(src)
+    sizes = check_modules.class_sizes(src)
     by_methods = sorted(sizes.items(), key=lambda c: -c[1][1])[:most]
     by_members = sorted(sizes.items(), key=lambda c: -c[1][2])[:most]
     return ([f"{name} {methods}" for name, (_, methods, _) in by_methods],
@@ -60,7 +60,7 @@ def largest_classes(src, most):
 
 def figures(root):
     src = root / "src"
-    files = sorted(p for p in src.rglob("*") if p.suffix in check_rooms.SUFFIXES)
+    files = sorted(p for p in src.rglob("*") if p.suffix in check_modules.SUFFIXES)
     if not files:
         sys.exit(f"{src}: no source found")
     lines = {path: len(path.read_text(errors="replace").splitlines()) for path in files}

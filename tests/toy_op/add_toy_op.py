@@ -2,7 +2,7 @@
 """Adds an op that nothing names (tests/toy_op/tree) to a copy of the sources, and trains one step with it.
 
 At most nine files may differ: those of the op, and a word each in ir/ops.h and kernels/kernels.h. The copy
-is configured as it is, so that its build finds the new sources by itself. Compiled are the rooms that see
+is configured as it is, so that its build finds the new sources by itself. Compiled are the modules that see
 the list of ops, without optimization; the others are linked from the build that runs this test.
 
 usage: add_toy_op.py SOURCE BUILD OUT
@@ -20,7 +20,7 @@ import sys
 SKIPPED = 77
 MOST_FILES = 9
 JOB_KIB = 1536 * 1024  # memory that one compiler may use
-ROOMS = ("ir", "model", "compile", "runtime")  # that see the list of ops
+MODULES = ("ir", "model", "compile", "runtime")  # that see the list of ops
 # The kernels that are new, the table of them, and what stands in for a GPU.
 OTHERS = ("src/kernels/cpu/softsign.cc", "src/kernels/cpu/backend.cc", "src/kernels/gpu/absent.cc",
           "src/comm/gpu/absent.cc", "src/tensor/gpu/absent.cc")
@@ -102,7 +102,7 @@ def compile_all(tree, made, test):
             sys.exit(f"the build does not compile {path}")
     wanted = [(path, single[path]) for path in OTHERS]
     wanted += [(made_object, entry) for _, made_object, entry in commands_of(tree, made / "groups", "ON")
-               if made_object.split("/")[1] in ROOMS]
+               if made_object.split("/")[1] in MODULES]
     folder = made / "objects"
     folder.mkdir()
     objects, jobs = [], []
@@ -120,10 +120,10 @@ def compile_all(tree, made, test):
 
 
 def link_command(build, objects, program):
-    """That of a test which has all of these rooms, with their archives replaced by the new objects."""
+    """That of a test which has all of these modules, with their archives replaced by the new objects."""
     lines = run(["ninja", "-t", "commands", "-s", "tests/compile/shard_test"], build).splitlines()
     words = shlex.split(lines[-1].split(" && ")[1])
-    archives = [f"libtessera_{room}.a" for room in ROOMS]
+    archives = [f"libtessera_{module}.a" for module in MODULES]
     keep = [w for w in words if not w.endswith(".o") and pathlib.Path(w).name not in archives]
     keep[keep.index("-o") + 1] = str(program)
     # Before all archives, so that none of these has another copy linked.

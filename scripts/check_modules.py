@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The build file is the architecture: reads the tessera_room(…) lines and fails on
+"""The build file is the architecture: reads the tessera_module(…) lines and fails on
 
   - an #include of a module that the line does not allow, and on a cycle of modules
   - a third-party header in two modules, or a heavy one in two files
@@ -13,7 +13,7 @@
   - a comparison of a name with text in compile/, plan/ or runtime/: meaning has an enum, not a name
   - #if: absence is a file
 
-usage: scripts/check_rooms.py [ROOT]
+usage: scripts/check_modules.py [ROOT]
 """
 import collections
 import pathlib
@@ -49,12 +49,12 @@ TEXT_READERS = {
 }
 
 
-def declared_rooms(src):
-    """{room: rooms it may include}, from the CMake files."""
-    rooms = {}
+def declared_modules(src):
+    """{module: modules it may include}, from the CMake files."""
+    modules = {}
     for path in sorted(src.glob("*/CMakeLists.txt")):
         text = re.sub(r"#.*", "", path.read_text())
-        for call in re.findall(r"tessera_room\s*\(([^)]*)\)", text):
+        for call in re.findall(r"tessera_module\s*\(([^)]*)\)", text):
             words = call.split()
             name, allowed, taking = words[0], set(), False
             for word in words[1:]:
@@ -64,8 +64,8 @@ def declared_rooms(src):
                     allowed.add(word)
             if name != path.parent.name:
                 wrong(f"{path}: module '{name}' is in the folder '{path.parent.name}'")
-            rooms[name] = allowed
-    return rooms
+            modules[name] = allowed
+    return modules
 
 
 ERRORS = []
@@ -85,7 +85,7 @@ def circles(graph):
                     seen.add(following)
                     stack.append(following)
         return seen
-    return sorted(room for room in graph if room in reach(room))
+    return sorted(module for module in graph if module in reach(module))
 
 
 def library_of(header):
@@ -120,14 +120,14 @@ def check_device_sources(root, src, files):
                     stack.append(src / header)
 
 
-def check_includes(root, src, rooms, files):
+def check_includes(root, src, modules, files):
     used = collections.defaultdict(set)
     by_library = collections.defaultdict(lambda: collections.defaultdict(set))
     for path in files:
-        room, where = path.relative_to(src).parts[0], path.relative_to(root)
-        if room not in rooms:
-            wrong(f"{where}: the folder '{room}' has no tessera_room line")
-            rooms[room] = set()
+        module, where = path.relative_to(src).parts[0], path.relative_to(root)
+        if module not in modules:
+            wrong(f"{where}: the folder '{module}' has no tessera_module line")
+            modules[module] = set()
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             if re.match(r"\s*#\s*if", line) and "HWY" not in line:
                 wrong(f"{where}:{number}: #if. Absence is a file the build leaves out")
@@ -137,14 +137,14 @@ def check_includes(root, src, rooms, files):
             ours, theirs = found.groups()
             library = library_of(ours or theirs)
             if library:
-                by_library[library][room].add(str(where))
+                by_library[library][module].add(str(where))
             target = (ours or "").split("/")[0]
-            if not ours or target == room or not (src / target).is_dir():
+            if not ours or target == module or not (src / target).is_dir():
                 continue
-            used[room].add(target)
-            if target not in rooms[room]:
-                wrong(f"{where}:{number}: {room} may not include {ours}. It may include: "
-                            f"{', '.join(sorted(rooms[room])) or 'none'}")
+            used[module].add(target)
+            if target not in modules[module]:
+                wrong(f"{where}:{number}: {module} may not include {ours}. It may include: "
+                            f"{', '.join(sorted(modules[module])) or 'none'}")
     for library, where in sorted(by_library.items()):
         if len(where) > 1:
             wrong(f"{library} is included by {len(where)} modules: {', '.join(sorted(where))}")
@@ -152,7 +152,7 @@ def check_includes(root, src, rooms, files):
         if library in HEAVY and len(sources) > 1:
             wrong(f"{library} is heavy and is included by {len(sources)} files: "
                         f"{', '.join(sources)}")
-    for name, graph in (("declared", rooms), ("included", used)):
+    for name, graph in (("declared", modules), ("included", used)):
         if circles(graph):
             wrong(f"cycle of modules ({name}): {', '.join(circles(graph))}")
 
@@ -187,19 +187,19 @@ def check_namespaces(root, src, files):
     block that begins with one may open the namespace of another module. Namespaces of libraries are not checked."""
     names = "|".join(sorted(p.name for p in src.iterdir() if p.is_dir()))
     for path in files:
-        room, text = path.relative_to(src).parts[0], path.read_text(errors="replace")
-        own = "tessera" if room in VOCABULARY else f"tessera::{room}"
+        module, text = path.relative_to(src).parts[0], path.read_text(errors="replace")
+        own = "tessera" if module in VOCABULARY else f"tessera::{module}"
         for found in re.finditer(r"(?m)^" + NAMESPACE.pattern, text):
             opened = found.group(1)
             inner = opened.removeprefix(own)
             # Below `tessera` a vocabulary module may nest namespaces, except those named after modules.
             allowed = opened.startswith(own) and (
                 not inner or inner.startswith("::") and
-                not (room in VOCABULARY and (src / inner.split("::")[1]).is_dir()))
+                not (module in VOCABULARY and (src / inner.split("::")[1]).is_dir()))
             ours = opened.split("::")[0] == "tessera"
             if ours and not allowed and not SPECIALISATION.match(text, found.end()):
                 wrong(f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: namespace {opened} "
-                      f"in module {room}, whose namespace is {own}")
+                      f"in module {module}, whose namespace is {own}")
         if using := re.search(rf"(?m)^\s*using namespace (?:tessera|{names})\b.*", text):
             wrong(f"{path.relative_to(root)}: {using.group(0).strip()}: name the module at each use")
         if path.suffix == ".h" and (using := re.search(r"(?m)^using (?!namespace)[\w:]+;", text)):
@@ -322,7 +322,7 @@ def check_text_comparisons(root, src, files):
                 wrong(f"{path.relative_to(root)}:{number}: compares text with a text of the source. Use an enum, or "
                       "list the file in TEXT_READERS if it reads what users write")
     for name in sorted(set(TEXT_READERS) - used):
-        wrong(f"scripts/check_rooms.py: TEXT_READERS names {name}, which compares no text")
+        wrong(f"scripts/check_modules.py: TEXT_READERS names {name}, which compares no text")
 
 
 def check_sizes(root, src, files):
@@ -351,8 +351,8 @@ def main():
     files = sorted(p for p in src.rglob("*") if p.suffix in SUFFIXES)
     if not files:
         sys.exit(f"{src}: no source found")
-    rooms = declared_rooms(src)
-    check_includes(root, src, rooms, files)
+    modules = declared_modules(src)
+    check_includes(root, src, modules, files)
     check_device_sources(root, src, files)
     check_namespaces(root, src, files)
     check_type_names(root, files)
@@ -363,7 +363,7 @@ def main():
     summary = check_sizes(root, src, files)
     for message in ERRORS:
         print(message)
-    print(f"{len(rooms)} modules, {summary}: " + (f"{len(ERRORS)} wrong" if ERRORS else "all right"))
+    print(f"{len(modules)} modules, {summary}: " + (f"{len(ERRORS)} wrong" if ERRORS else "all right"))
     sys.exit(1 if ERRORS else 0)
 
 
