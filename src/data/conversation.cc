@@ -129,7 +129,7 @@ std::vector<std::string_view> keys_read(ChatForm form, bool plain, bool has_inst
   return keys;
 }
 
-// Returns whether a mark says that a message is not learned. Throws Error unless it is true, false,
+// Returns whether a mark excludes a message from the loss. Throws Error unless it is true, false,
 // 1 or 0: a loss cannot be weighted by message.
 bool is_off(const Tree& value, std::string_view name, const std::string& place) {
   if (const bool* b = std::get_if<bool>(&value.value)) return !*b;
