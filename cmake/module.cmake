@@ -97,7 +97,7 @@ function(tessera_test NAME)
   if(TEST_ALONE)
     set_source_files_properties(${TEST_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
-  tessera_test_program(${NAME} "${TEST_SOURCES};${TEST_ALONE}" "${TEST_ROOMS}"
+  tessera_test_program(${NAME} "${TEST_SOURCES};${TEST_ALONE}" "${TEST_MODULES}"
     "${TEST_LINK};GTest::gtest_main")
   gtest_discover_tests(${NAME} PROPERTIES LABELS "${TEST_LABELS}" DISCOVERY_TIMEOUT 60)
 endfunction()
@@ -111,7 +111,7 @@ function(tessera_mpi_test NAME)
     set(TEST_LABELS fast)
   endif()
   find_package(MPI REQUIRED COMPONENTS CXX)
-  tessera_test_program(${NAME} "${TEST_SOURCES}" "${TEST_ROOMS}" GTest::gtest)
+  tessera_test_program(${NAME} "${TEST_SOURCES}" "${TEST_MODULES}" GTest::gtest)
   foreach(ranks IN LISTS TEST_RANKS)
     add_test(NAME ${NAME}.${ranks}
       COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none -n ${ranks} $<TARGET_FILE:${NAME}>)
