@@ -41,7 +41,7 @@ MAX_METHODS, MAX_MEMBERS = 25, 15
 
 # Modules in which meaning is in enums and roles: no decision depends on a comparison with a literal text.
 # Files that may, and why: they read text that users write.
-TEXT_FREE_ROOMS = ("compile", "plan", "runtime")
+TEXT_FREE_MODULES = ("compile", "plan", "runtime")
 TEXT_READERS = {
     "compile/layout.cc": "parses the value of layout.recompute",
     "compile/schedule/offload.cc": "parses the value of layout.offload",
@@ -307,7 +307,7 @@ def check_text_comparisons(root, src, files):
     used = set()
     for path in files:
         name = str(path.relative_to(src))
-        if path.relative_to(src).parts[0] not in TEXT_FREE_ROOMS:
+        if path.relative_to(src).parts[0] not in TEXT_FREE_MODULES:
             continue
         text = path.read_text(errors="replace")
         names = TEXT_CONSTANT.findall(text)
