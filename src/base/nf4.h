@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/dynamic_code.h"
+#include "base/moment_code.h"
 
 namespace tessera {
 

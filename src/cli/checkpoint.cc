@@ -21,7 +21,7 @@
 #include "cli/verbs.h"
 #include "data/sentencepiece_model.h"
 #include "model/family.h"
-#include "train/word_split.h"
+#include "train/load_run.h"
 
 namespace tessera::cli {
 namespace {

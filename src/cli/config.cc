@@ -20,8 +20,8 @@
 #include "data/tokenizer.h"
 #include "model/family.h"
 #include "model/presets.h"
+#include "train/load_run.h"
 #include "train/run_programs.h"
-#include "train/word_split.h"
 
 namespace tessera::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include "data/example_stream.h"
 #include "data/tokenizer.h"
 #include "jinja/template.h"
-#include "train/chat_spec.h"
+#include "train/load_run.h"
 
 namespace tessera::cli {
 namespace {

@@ -32,7 +32,6 @@
 #include "data/tokenizer_json.h"
 #include "data/vocabulary.h"
 #include "eval/evaluate.h"
-#include "eval/example_row.h"
 #include "eval/task_names.h"
 
 namespace tessera::cli {

@@ -90,4 +90,14 @@ ScoresOfAdapters write_answers(checkpoint::CheckpointReader& checkpoint,
 // bytes: its part of the model and a cache for the longest texts. 0 for a model with an encoder.
 int64_t answer_bytes(const model::ModelConfig& model, const ModelOptions& options);
 
+// ---- The file of `tessera eval --examples` (example_row.cc)
+
+// Returns the row of an example of a task: its line, whether it is right, and by its kind
+//   choice       expected and choice, indices of options from 0; choice_length and
+//                choice_unconditional by those metrics; log_likelihood, ln p of each option
+//   last_word    expected, the response; log_likelihood
+//   exact_match  expected, the correct answer; extracted, the answer in `written`, the generated
+//                text; with TaskSpec::extract_last also right_last and extracted_last
+Tree example_row(const TaskSpec& spec, const Example& example, const ExampleScore& score);
+
 }  // namespace tessera::eval

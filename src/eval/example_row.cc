@@ -1,6 +1,6 @@
 // Writes an example with the verdicts from which the metrics are computed, so that the share of
 // rows that are right is the metric.
-#include "eval/example_row.h"
+#include "eval/evaluate.h"
 
 #include "base/error.h"
 

@@ -89,4 +89,15 @@ struct WeightAverageArgs {
 void launch(Cpu, const Launch&, const WeightAverageArgs&);
 void launch(Gpu, const Launch&, const WeightAverageArgs&);
 
+// ---- Conversions between moments in f32 and in 8 bits, on the host
+
+// Quantizes whole blocks. codes [n], scales [n / 64]. REQUIRES: n = x.size() is a multiple of 64.
+void quantize_moments(std::span<const float> x, MomentCode code, std::span<uint8_t> codes,
+                      std::span<float> scales, int threads);
+
+// Reads the moments [first, first + x.size()) of codes [n] with scales [n / 64]. Quantizing the
+// moments of whole blocks again gives the same codes and scales.
+void dequantize_moments(std::span<const uint8_t> codes, std::span<const float> scales,
+                        MomentCode code, int64_t first, std::span<float> x);
+
 }  // namespace tessera::kernels

@@ -11,7 +11,6 @@
 #include "base/shape.h"
 #include "comm/world.h"
 #include "kernels/elementwise.h"
-#include "kernels/moments.h"
 #include "kernels/update.h"
 #include "runtime/host_executor.h"
 #include "runtime/initialise.h"

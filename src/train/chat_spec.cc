@@ -1,6 +1,6 @@
 // Finds the chat template of a run: in a file, in the checkpoint it starts from, or next to its
 // tokenizer.
-#include "train/chat_spec.h"
+#include "train/load_run.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +10,6 @@
 #include "checkpoint/hf_text.h"
 #include "data/chat_settings.h"
 #include "data/tokenizer.h"
-#include "train/load_run.h"
 
 namespace tessera::train {
 namespace {

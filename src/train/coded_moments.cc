@@ -2,7 +2,7 @@
 #include "train/coded_moments.h"
 
 #include "base/shape.h"
-#include "kernels/moments.h"
+#include "kernels/update.h"
 
 namespace tessera::train {
 

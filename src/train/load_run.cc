@@ -14,6 +14,8 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/stored_model.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_json.h"
+#include "model/family.h"
 #include "train/run_folder.h"
 
 namespace tessera::train {
@@ -137,6 +139,25 @@ Path tokenizer_of_run(const config::RunConfig& config) {
         "checkpoint that holds one (checkpoint.from).",
         config.source);
   return data::tokenizer_file(origin_checkpoint(config));
+}
+
+// Some classes, such as Qwen2Tokenizer, set their own rule for splitting text into words and ignore
+// the one in tokenizer.json.
+bool splits_words_otherwise(const std::string& tokenizer, const std::string& source,
+                            const model::ModelConfig& model) {
+  return model::rule_of(model.family).hf_overrides_pretokenizer &&
+         data::is_tokenizer_json(tokenizer) &&
+         data::read_tokenizer_json(tokenizer, source).words != data::PretokenizerKind::kQwen2;
+}
+
+std::string word_split_warning(const std::string& tokenizer, const std::string& source,
+                               const model::ModelConfig& model) {
+  if (!splits_words_otherwise(tokenizer, source, model)) return {};
+  return fmt::format(
+      "the tokenizer splits text into words by its tokenizer.json, but AutoTokenizer of "
+      "transformers splits it as the published {} does, so its ids differ. With transformers, use "
+      "PreTrainedTokenizerFast",
+      name_of_entry(model.family));
 }
 
 }  // namespace tessera::train

@@ -35,4 +35,25 @@ model::ModelConfig origin_model(const config::RunConfig& config);
 // the checkpoint. Throws Error if there is none.
 Path tokenizer_of_run(const config::RunConfig& config);
 
+// Returns how a run reads chat data. Its template is data.chat_template; otherwise that of
+// checkpoint.from; otherwise that in the folder of data.tokenizer; none if there is none. The names
+// of special tokens and the tokens that end a turn come from the same folder and the tokenizer.
+// Throws Error if the template is invalid or not supported, or if it differs from that of
+// checkpoint.from and data.allow_other_template is not set.
+data::ChatSpec chat_spec(const config::RunConfig& config, const data::Tokenizer& tokenizer);
+
+// ---- Tokenizers that transformers' tokenizer class of the model's family reads differently
+
+// Returns true if transformers' tokenizer class for the model's family ignores how this
+// tokenizer.json splits text into words, so that AutoTokenizer gives other ids than Tessera.
+// `tokenizer` is the content of the file, `source` names it in messages. Returns false for other
+// kinds of tokenizers. Throws Error if the file is damaged.
+bool splits_words_otherwise(const std::string& tokenizer, const std::string& source,
+                            const model::ModelConfig& model);
+
+// Returns a sentence for a user who starts from such a model; an empty text if AutoTokenizer
+// agrees.
+std::string word_split_warning(const std::string& tokenizer, const std::string& source,
+                               const model::ModelConfig& model);
+
 }  // namespace tessera::train

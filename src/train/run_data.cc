@@ -11,7 +11,7 @@
 #include "data/encode_cache.h"
 #include "data/tokenizer.h"
 #include "data/vocabulary.h"
-#include "train/chat_spec.h"
+#include "train/load_run.h"
 
 namespace tessera::train {
 

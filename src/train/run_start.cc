@@ -28,7 +28,6 @@
 #include "train/run_products.h"
 #include "train/run_programs.h"
 #include "train/trained_part.h"
-#include "train/word_split.h"
 
 namespace tessera::train {
 namespace {

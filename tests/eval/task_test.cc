@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "eval/evaluate.h"
-#include "eval/example_row.h"
 #include "eval/task_names.h"
 
 namespace tessera::eval {

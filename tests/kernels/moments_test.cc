@@ -1,5 +1,5 @@
 // Moments in 8 bits: the values of the codes, quantization, and updates.
-#include "kernels/moments.h"
+#include "kernels/update.h"
 
 #include <algorithm>
 #include <bit>

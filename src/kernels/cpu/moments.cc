@@ -1,5 +1,5 @@
 // Quantizes and reads blocks of moments on the host.
-#include "kernels/moments.h"
+#include "kernels/update.h"
 
 #include <algorithm>
 
