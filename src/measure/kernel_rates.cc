@@ -262,7 +262,10 @@ class KernelBench {
     const auto codes = [&] { return o.numbers(DType::kU8, {n}); };
     u.m = codes();
     u.m_scales = o.numbers(kHigh, {blocks});
-    if (u.v) u.v = codes(), u.v_scales = o.numbers(kHigh, {blocks});
+    if (u.v) {
+      u.v = codes();
+      u.v_scales = o.numbers(kHigh, {blocks});
+    }
     const double moments = (u.v ? 2 : 1) * (2 + 8.0 / kMomentBlock);
     time(std::string(traits_of(kind).name) + " 8bit", kHigh,
          static_cast<double>(n) * (14 + moments), o,

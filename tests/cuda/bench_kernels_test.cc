@@ -24,7 +24,7 @@ void expect_all_kernels(const kernels::Backend& device) {
   }
   // cuDNN's attention is there where it is faster than ours.
   std::erase_if(names, [](const std::string& n) { return n.find("by cuDNN") != n.npos; });
-  EXPECT_EQ(names.size(), 27u);
+  EXPECT_EQ(names.size(), 30u);
   EXPECT_GT(measure::measure_copy(device, 1 << 16, now_s, 0), 0);
 }
 
