@@ -431,11 +431,12 @@ std::vector<std::string> ConversationReader::unread(const Tree& line, ChatForm f
   const std::vector<std::string_view> ours =
       keys_read(form, plain, find(line, "instruction") != nullptr, find(line, "prompt") != nullptr);
   std::vector<std::string> out;
-  for (const auto& [name, value] : *line.as_members()) {
-    const auto is_name = [&](std::string_view k) { return key(k) == name; };
+  for (const auto& member : *line.as_members()) {
+    const Tree* const value = &member.second;
+    const auto is_name = [&](std::string_view k) { return key(k) == member.first; };
     const bool is_read = std::any_of(ours.begin(), ours.end(), is_name) ||
-                         (!plain && form != ChatForm::kText && find_system(line) == &value);
-    if (!is_read && !is_empty(value)) out.push_back(name);
+                         (!plain && form != ChatForm::kText && find_system(line) == value);
+    if (!is_read && !is_empty(*value)) out.push_back(member.first);
   }
   return out;
 }
