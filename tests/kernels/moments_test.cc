@@ -64,7 +64,8 @@ std::vector<float> spread(MomentCode code, int64_t n, uint64_t seed) {
   const Array exponents = Array::random({n}, seed), signs = Array::random({n}, seed + 1);
   std::vector<float> x;
   for (int64_t i = 0; i < n; ++i) {
-    const double a = std::pow(10, -4.5 + 4.5 * exponents.at(i)) * (1 + static_cast<double>(i / 64));
+    const int64_t block = i / kMomentBlock;
+    const double a = std::pow(10, -4.5 + 4.5 * exponents.at(i)) * (1 + static_cast<double>(block));
     x.push_back(static_cast<float>(code == MomentCode::kSigned && signs.at(i) < 0 ? -a : a));
   }
   return x;
