@@ -43,7 +43,7 @@ try:
 except ImportError:
     bitsandbytes = None
 
-BOUNDS = {"losses": 1e-5, "adapters": 1e-5, "logits": 1e-5, "loaded": 1e-5, "own": 1e-2}
+BOUNDS = {"losses": 1e-5, "norms": 1e-5, "adapters": 1e-5, "logits": 1e-5, "loaded": 1e-5, "own": 1e-2}
 # The relative rounding of what a run of that precision computes; PEFT computes in f32 here.
 ROUNDING = {"bf16": 2**-8, "fp16": 2**-11}
 # Our parts of a layer's linear weights, by the modules of a layer of transformers. The rows of a part
