@@ -394,17 +394,22 @@ def check_ended(command, done):
 
 
 class Loss(typing.NamedTuple):
-    """A loss, and the size to which its rounding error is relative: the loss itself, or the rewards of
-    pairs of answers if these are larger."""
+    """A loss, and the size to which its rounding error is relative: the loss itself, or the rewards or
+    margins of pairs of answers if these are larger. Those of several pairs cancel in their means. If
+    the loss is a mean of softplus(-margin), up to a positive shift of the margin, the mean of |margin|
+    is at most the mean margin plus twice the loss, since softplus(-m) >= max(-m, 0)."""
 
     value: float
     size: float
 
     @staticmethod
-    def of(line, before=""):
+    def of(line, objective, before=""):
         loss = line[f"{before}loss"]
         rewards = [abs(line.get(f"{before}rewards_{which}") or 0) for which in ("chosen", "rejected")]
-        return Loss(loss, max(abs(loss or 0), sum(rewards)))
+        sizes = [abs(loss or 0), sum(rewards)]
+        if objective in ("dpo", "adapters off", "simpo", "reward"):
+            sizes.append((line.get(f"{before}rewards_margins") or 0) + 2 * (loss or 0))
+        return Loss(loss, max(sizes))
 
 
 class Case:
@@ -441,7 +446,7 @@ class Case:
 
     def metrics(self, directory):
         lines = metrics(self.folder / directory)
-        losses = {line["step"]: Loss.of(line) for line in lines if "loss" in line}
+        losses = {line["step"]: Loss.of(line, self.chosen["objective"]) for line in lines if "loss" in line}
         validation = [line for line in lines if "validation_loss" in line]
         return losses, validation[-1] if validation else None
 
@@ -584,7 +589,7 @@ def evaluate_pairs(case):
     """The figures that train logged. A reward is a difference of log-probabilities that round each, and the
     loss one of two answers: they cancel in part, and their roundings in 16 bits do not."""
     line = case.validation
-    logged = Loss.of(line, "validation_")
+    logged = Loss.of(line, case.chosen["objective"], "validation_")
     log_probs = [abs(line.get(f"validation_logps_{which}", 0)) for which in ("chosen", "rejected")]
     size = max(logged.size, BETA * sum(log_probs))
     bound = case.bound() * (1 if case.chosen["precision"] == "fp32" else 4)

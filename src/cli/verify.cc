@@ -30,8 +30,8 @@
 namespace tessera::cli {
 namespace {
 
-// `sizes`: what the rounding error of a loss is relative to: the loss itself, or the rewards of
-// pairs of answers if these are larger.
+// `sizes`: what the rounding error of a loss is relative to: the loss itself, or the rewards or
+// margins of pairs of answers if these are larger.
 struct Curve {
   std::vector<double> losses, norms, tokens, sizes;
 };
@@ -77,7 +77,15 @@ double number(const Tree& t, const char* key) {
   return number_in(*member).value_or(NAN);
 }
 
-Curve read_curve(const Path& metrics) {
+// Returns whether the loss is a mean of softplus(-margin), up to a positive shift of the margin.
+bool is_softplus_of_margins(config::ObjectiveKind kind) {
+  using Kind = config::ObjectiveKind;
+  return kind == Kind::kDpo || kind == Kind::kSimpo || kind == Kind::kReward;
+}
+
+// Rewards and margins of several pairs cancel in their means. Since softplus(-m) >= max(-m, 0), the
+// mean of |margin| is at most the mean margin plus twice the loss.
+Curve read_curve(const Path& metrics, config::ObjectiveKind objective) {
   Curve c;
   for (const Tree& t : parse_json_lines(read_file(metrics), metrics.string())) {
     if (t.find("loss") == nullptr) continue;
@@ -86,7 +94,11 @@ Curve read_curve(const Path& metrics) {
     c.tokens.push_back(number(t, "tokens"));
     const double rewards =
         std::abs(number(t, "rewards_chosen")) + std::abs(number(t, "rewards_rejected"));
-    c.sizes.push_back(std::fmax(std::abs(c.losses.back()), rewards));  // NaN without rewards
+    const double margins = is_softplus_of_margins(objective)
+                               ? number(t, "rewards_margins") + 2 * c.losses.back()
+                               : NAN;
+    // fmax() ignores NaN: the figures that a run does not have.
+    c.sizes.push_back(std::fmax(std::abs(c.losses.back()), std::fmax(rewards, margins)));
   }
   return c;
 }
@@ -233,8 +245,9 @@ class Verification {
   }
 
   bool compare_curves() const {
-    const Curve one = read_curve(folder_ / "one" / "metrics.jsonl"),
-                many = read_curve(folder_ / "many" / "metrics.jsonl");
+    const config::ObjectiveKind objective = config_.objective.kind;
+    const Curve one = read_curve(folder_ / "one" / "metrics.jsonl", objective),
+                many = read_curve(folder_ / "many" / "metrics.jsonl", objective);
     bool good = one.losses.size() == many.losses.size();
     for (size_t s = 0; s < std::min(one.losses.size(), many.losses.size()); ++s) {
       // The errors of tokens, or of pairs of answers, have random signs, so that of a mean grows as
