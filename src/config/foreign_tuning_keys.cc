@@ -34,10 +34,6 @@ constexpr std::string_view kBest =
 constexpr std::string_view kHub =
     "remove it: `tessera checkpoint export` writes a folder that can be uploaded";
 constexpr std::string_view kKernels = "remove it: fused kernels are used without it";
-constexpr std::string_view kPerDevice =
-    "use `metrics.validate_sequences`; validation uses micro-batches of `batch.micro` sequences";
-constexpr std::string_view kWandb =
-    "use `metrics.tensorboard: true`; python -m tessera.wandb RUN --project NAME exports a run";
 
 constexpr ForeignKey kKeys[] = {
     // ---- Fine-tuning with axolotl, TRL and the Trainer
@@ -128,7 +124,6 @@ constexpr ForeignKey kKeys[] = {
     {"do_eval", kHf, "metrics.validate_every_steps", kValidate},
     {"evals_per_epoch", kAxolotl, "metrics.validate_every_steps",
      "use `metrics.validate_every_steps` = steps per epoch / evals_per_epoch"},
-    {"eval_batch_size", kAxolotl, "metrics.validate_sequences", kPerDevice},
     {"save_strategy", kHfAndAxolotl, "checkpoint.every_steps",
      "use `checkpoint.every_steps`; 0: only at the end"},
     {"saves_per_epoch", kAxolotl, "checkpoint.every_steps",
@@ -142,11 +137,6 @@ constexpr ForeignKey kKeys[] = {
      "a run has `schedule.steps` steps; Ctrl-C saves a checkpoint and ends it earlier"},
     {"logging_dir", kHf, "run.directory", "remove it: logs are in `run.directory`"},
     {"logging_strategy", kHf, "metrics.every_steps"},
-    {"wandb_entity", kAxolotl, "metrics.tensorboard", kWandb},
-    {"wandb_name", kAxolotl, "metrics.tensorboard", kWandb},
-    {"wandb_run_id", kAxolotl, "metrics.tensorboard", kWandb},
-    {"wandb_watch", kAxolotl, "metrics.tensorboard", kWandb},
-    {"wandb_log_model", kAxolotl, "metrics.tensorboard", kWandb},
     {"hub_model_id", kHfAndAxolotl, "", kHub},
     {"push_to_hub", kHf, "", kHub},
     {"hub_strategy", kHfAndAxolotl, "", kHub},

@@ -289,7 +289,7 @@ TEST(Matmul, SameBitsWithAnyNumberOfThreads) {
   for (const auto& r : results) EXPECT_EQ(r, results[0]);
 }
 
-// The GEMM of few rows scales, adds to C, and reads rows that are farther apart than k.
+// The GEMM of few rows scales, adds to C, and reads rows with a stride above k.
 TEST(Matmul, FewRowsAddAndScale) {
   const CpuFeatures cpu = read_cpu_features();
   for_every_target([&] {

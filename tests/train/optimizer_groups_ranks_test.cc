@@ -23,16 +23,6 @@ config::RunConfig grouped(model::Family family) {
   return c;
 }
 
-void expect_equal(const config::RunConfig& c, const std::string& what) {
-  const std::vector<train::RankRecords> all = on_all_ranks(c, stages_of(c));
-  if (ranks().rank() != 0) return;
-  const train::ValueComparison found = train::compare_values(
-      on_one_rank(c), all,
-      train::value_bounds(config::compile_request(c, compile::ProgramKind::kTrain)));
-  EXPECT_GT(found.compared, 100) << what;
-  EXPECT_FALSE(found.first.has_value()) << what << ": " << found.first->told;
-}
-
 TEST(OptimizerGroups, ZeroOnDataRanks) {
   for (const int64_t zero : {0, 1, 2, 3}) {
     config::RunConfig c = grouped(model::Family::kLlama);

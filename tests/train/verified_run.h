@@ -1,9 +1,12 @@
 // A few steps on all ranks of a test beside the same on one rank, value by value.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 
 #include "compile/compile.h"
+#include "config/run_request.h"
 #include "tests/comm/ranks.h"
 #include "train/compare_values.h"
 #include "train/run_programs.h"
@@ -74,6 +77,18 @@ inline std::vector<train::RankRecords> on_all_ranks(const config::RunConfig& c,
   for (const std::string& text : ranks().all_gather(train::to_text(trained(c, stages, ranks()))))
     if (ranks().rank() == 0) all.push_back(train::parse_records(text, "a rank"));
   return all;
+}
+
+// Expects all values of a run's steps on these ranks to be those of one rank. `what` names the
+// case.
+inline void expect_equal(const config::RunConfig& c, const std::string& what) {
+  const std::vector<train::RankRecords> all = on_all_ranks(c, stages_of(c));
+  if (ranks().rank() != 0) return;
+  const train::ValueComparison found = train::compare_values(
+      on_one_rank(c), all,
+      train::value_bounds(config::compile_request(c, compile::ProgramKind::kTrain)));
+  EXPECT_GT(found.compared, 100) << what;
+  EXPECT_FALSE(found.first.has_value()) << what << ": " << found.first->told;
 }
 
 }  // namespace tessera::testing
