@@ -25,8 +25,8 @@ bool is_removed(int fd) {
 
 }  // namespace
 
-AppendFile::AppendFile(Path path, std::string head)
-    : path_(std::move(path)), head_(std::move(head)) {
+AppendFile::AppendFile(Path path, std::string head, std::function<bool()> owned)
+    : path_(std::move(path)), head_(std::move(head)), owned_(std::move(owned)) {
   write_late();
 }
 
@@ -98,6 +98,8 @@ void AppendFile::reopen() {
     struct stat s {};
     const bool known = ::fstat(fd_, &s) == 0;
     if (known && !S_ISREG(s.st_mode)) throw Error("is not a regular file: move it away");
+    // Checked after opening: a new owner has the lock before it creates the file.
+    if (owned_ && !owned_()) throw Error("belongs to another process now");
     // The head must precede all records.
     if (known && s.st_size == 0) write_whole(head_);
   } catch (const Error&) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,12 +15,13 @@ namespace tessera {
 
 // Records are written in order, each completely or not at all: a record that a full disk cut off is
 // removed again. Records that cannot be written are kept in memory (the newest 16 MiB) and written
-// by a later call that succeeds. If the file was removed, a new one is created, with its parent
-// directories. Thread safe.
+// by a later call that succeeds. If the file was removed, it is opened again, or created with its
+// parent directories. Thread safe.
 class AppendFile {
  public:
-  // `head` is written first if the file is empty.
-  explicit AppendFile(Path path, std::string head = "");
+  // `head` is written first if the file is empty. `owned`, if given, is called after the file was
+  // opened; false: the path now belongs to another process, and nothing is written to it.
+  explicit AppendFile(Path path, std::string head = "", std::function<bool()> owned = nullptr);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
@@ -41,6 +43,7 @@ class AppendFile {
 
   Path path_;
   std::string head_;
+  std::function<bool()> owned_;
   std::mutex mutex_;  // protects the members below
   int fd_ = -1;
   bool failing_ = false;

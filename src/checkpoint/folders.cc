@@ -304,6 +304,13 @@ Path rename_damaged(const Path& checkpoint) {
   return place;
 }
 
+void remove_own_unfinished(const Path& checkpoints_dir) {
+  for (const auto& [step, path] : names_in(checkpoints_dir).unfinished) {
+    const std::optional<TemporaryName> t = parse_temporary(path.filename().string());
+    if (t && t->maker == this_process()) remove_folder(path);
+  }
+}
+
 std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
   std::vector<Path> removed;
   const CheckpointNames names = names_in(checkpoints_dir);

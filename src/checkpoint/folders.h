@@ -83,4 +83,7 @@ struct KeepRule {
 // that names them, after the others are removed.
 std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule);
 
+// Removes the remains of this process's failed saves. Requires that no save is under way.
+void remove_own_unfinished(const Path& checkpoints_dir);
+
 }  // namespace tessera::checkpoint

@@ -34,6 +34,16 @@ Path give_up_oldest(const Path& folder, std::optional<checkpoint::KeepRule> rule
   return {};
 }
 
+// Removes what this process left in a directory that was renamed: the reserve, and a save that
+// failed because of the new name.
+void remove_remains(const Path& folder) {
+  checkpoint::remove_old_reserves(folder);
+  try {
+    checkpoint::remove_own_unfinished(folder);
+  } catch (const Error&) {  // the next save matters more
+  }
+}
+
 }  // namespace
 
 std::string CheckpointScheduler::last_path() const {
@@ -69,8 +79,7 @@ void CheckpointScheduler::move_to(Path folder) {
   reserve_.reset();
   options_.folder = std::move(folder);
   options_.before_visible = nullptr;
-  // If the directory was only renamed, the old reserve is in it.
-  if (options_.world->rank() == 0) checkpoint::remove_old_reserves(options_.folder);
+  if (options_.world->rank() == 0) remove_remains(options_.folder);
   steps_.forget();
   failure_.forget();
 }

@@ -187,13 +187,13 @@ CutBack cut_back(const Path& path, int64_t step) {
     result.damaged_file = unused_name(path);
     write_file(result.damaged_file, damaged);
   }
-  if (kept == text) return result;
-  // Usually only lines at the end are removed. Otherwise a new file replaces the old one
-  // atomically.
-  if (text.starts_with(kept))
-    shorten(path, kept.size());
-  else
+  // A new file replaces the old one, to which the previous owner of the run may still write.
+  try {
     write_file(path, kept);
+  } catch (const Error&) {
+    if (!text.starts_with(kept)) throw;
+    shorten(path, kept.size());
+  }
   return result;
 }
 

@@ -116,9 +116,9 @@ struct CutBack {
 };
 
 // Removes the lines of steps > `step` and an incomplete last line. Lines that are not a JSON object
-// with an integer "step" are moved to a new file PATH.damaged (PATH.damaged.2, …). Truncates the
-// file, or writes a new one and renames it; does nothing if no line must be removed or there is no
-// file. Throws Error if the file cannot be read or changed.
+// with an integer "step" are moved to a new file PATH.damaged (PATH.damaged.2, …). A new file
+// replaces the old one; on a full disk the old one is truncated, if only its end must be removed.
+// Does nothing if there is no file. Throws Error if the file cannot be read or changed.
 CutBack cut_back(const Path& path, int64_t step);
 
 }  // namespace tessera::train

@@ -19,7 +19,7 @@ MetricsRecorder::MetricsRecorder(MetricsRecorderOptions options)
     options_.warn(fmt::format(
         "{}. {} damaged line{} moved to {}; the others are kept.", before_.problem, before_.damaged,
         before_.damaged == 1 ? " was" : "s were", before_.damaged_file.string()));
-  metrics_.emplace(path_);
+  metrics_.emplace(path_, "", options_.owned);
   if (!options_.prometheus.empty()) prometheus_.emplace(options_.prometheus, options_.name);
   if (const auto failed = metrics_->take_report()) throw Error("{}", *failed);
 }
@@ -27,7 +27,8 @@ MetricsRecorder::MetricsRecorder(MetricsRecorderOptions options)
 // Returns the event file, created at the first use: a start that adds nothing leaves no file.
 TensorBoardFile* MetricsRecorder::events() {
   if (options_.tensorboard && !tensorboard_)
-    tensorboard_.emplace(options_.folder / "tensorboard", options_.first_step, options_.wall_s());
+    tensorboard_.emplace(options_.folder / "tensorboard", options_.first_step, options_.wall_s(),
+                         options_.owned);
   return tensorboard_ ? &*tensorboard_ : nullptr;
 }
 

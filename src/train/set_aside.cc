@@ -96,7 +96,7 @@ class Mover {
     // From the newest to the oldest: a crash in between leaves a run without its latest steps.
     std::sort(later.begin(), later.end(), [](auto& a, auto& b) { return a.step > b.step; });
     for (const auto& e : later) move_checkpoint(e.path);
-    if (!lines.empty() && !r_.keeps_line) fs::remove(metrics);  // else MetricsRecorder truncates it
+    if (!lines.empty() && !r_.keeps_line) fs::remove(metrics);  // else MetricsRecorder does
     const auto count = std::count(lines.begin(), lines.end(), '\n');
     return fmt::format(
         "set aside {} of this run after step {}: {} checkpoint{}, {} line{} of metrics.jsonl, {} "

@@ -107,9 +107,10 @@ std::string head_of_file(int64_t first_step, double wall_time_s) {
 
 }  // namespace
 
-TensorBoardFile::TensorBoardFile(const Path& folder, int64_t first_step, double wall_time_s)
+TensorBoardFile::TensorBoardFile(const Path& folder, int64_t first_step, double wall_time_s,
+                                 std::function<bool()> owned)
     : file_(folder / fmt::format("{}{:010}.tessera", kPrefix, next_second(folder, wall_time_s)),
-            head_of_file(first_step, wall_time_s)) {}
+            head_of_file(first_step, wall_time_s), std::move(owned)) {}
 
 void TensorBoardFile::add(int64_t step, double wall_time_s, std::span<const Scalar> scalars) {
   std::string e = event_at(step, wall_time_s), values;

@@ -33,8 +33,9 @@ class TensorBoardFile {
 
   // Creates a new file in `folder`, and `folder` if it is missing, as a best effort
   // (base/append_file.h). `first_step` is the first step that will be written; `wall_time_s` is in
-  // seconds since 1970.
-  TensorBoardFile(const Path& folder, int64_t first_step, double wall_time_s);
+  // seconds since 1970; `owned`: see AppendFile.
+  TensorBoardFile(const Path& folder, int64_t first_step, double wall_time_s,
+                  std::function<bool()> owned = nullptr);
 
   // Appends one event with all scalars of a step, in one write(2).
   void add(int64_t step, double wall_time_s, std::span<const Scalar> scalars);

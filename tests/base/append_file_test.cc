@@ -76,6 +76,19 @@ TEST_F(AppendFileTest, ARemovedFileIsMadeAgain) {
   EXPECT_FALSE(file.take_report());
 }
 
+TEST_F(AppendFileTest, TheFileOfANewOwnerIsNotWritten) {
+  bool owned = true;
+  AppendFile file(path_, "", [&] { return owned; });
+  file.append("first\n");
+  fs::remove(path_);
+  { AppendFile other(path_); }
+  owned = false;
+  file.append("second\n");
+  EXPECT_EQ(read_file(path_), "");
+  EXPECT_NE(file.take_report().value_or("").find("belongs to another process now"),
+            std::string::npos);
+}
+
 TEST_F(AppendFileTest, APlaceThatCannotBeIsReportedOnce) {
   write_file(folder_ / "a", "");
   AppendFile file(path_);

@@ -125,6 +125,26 @@ TEST(Folders, M7_PruneRemovesTheLeftoversOfEndedProcesses) {
   EXPECT_EQ(names_in(temporary.path()).unfinished[0].step, 20);
 }
 
+TEST(Folders, TheRemainsOfOwnFailedSavesAreRemoved) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  save_sample(temporary.path() / "run", 10, 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const CheckpointWriter killed(temporary.path() / "run" / "30");
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  {
+    const CheckpointWriter failed(temporary.path() / "run" / "20");
+    fs::rename(temporary.path() / "run", temporary.path() / "renamed");
+  }
+  EXPECT_EQ(names_in(temporary.path() / "renamed").unfinished.size(), 2u);
+  remove_own_unfinished(temporary.path() / "renamed");
+  ASSERT_EQ(names_in(temporary.path() / "renamed").unfinished.size(), 1u);
+  EXPECT_EQ(names_in(temporary.path() / "renamed").unfinished[0].step, 30);
+  EXPECT_EQ(names_in(temporary.path() / "renamed").finished.size(), 1u);
+}
+
 TEST(Folders, PruneRemovesNoFilesOfAUserWithTheNameOfAnUnfinishedSave) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   save_sample(temporary.path(), 10, 1);

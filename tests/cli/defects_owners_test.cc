@@ -106,7 +106,8 @@ TEST_F(TwoOwners, E1_WhoLosesTheNameOfTheDirectorySavesInTheRenamedOne) {
   EXPECT_EQ(names("old/checkpoints").count(std::to_string(step)), 1u);
   EXPECT_EQ(names("old").count("run.lock"), 0u);
   EXPECT_EQ(names("old/checkpoints").count("reserve-0.part"), 0u);
-  EXPECT_EQ(run("checkpoint verify old").code, 0);
+  const ProgramResult verified = run("checkpoint verify old");
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err << get("a.txt");
 }
 
 TEST_F(TwoOwners, E1_ALockFileThatIsOnlyMissingIsCreatedAgain) {
