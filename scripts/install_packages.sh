@@ -13,7 +13,7 @@ packages_for() {
     # python3 writes the man page and the completions; pip makes the wheel.
     package) echo dpkg-dev file python3 python3-pip ;;
     quickstart) echo dict-gcide xz-utils ;;
-    test) echo libgtest-dev python3 python3-venv dpkg-dev file dict-gcide procps curl ;;
+    test) echo libgtest-dev libbenchmark-dev python3 python3-venv dpkg-dev file dict-gcide procps curl ;;
     check) echo python3 git clang-format clang-tidy universal-ctags chromium ;;
     fuzz) echo clang llvm libomp-dev libclang-rt-dev ;;
     bench) echo libbenchmark-dev libopenblas-dev python3-venv time ;;

@@ -49,6 +49,12 @@ class SlowCommunicator final : public comm::Communicator {
   comm::Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t share) override {
     return add(inner_->all_gather(part, whole, share), of_others(whole.bytes()));
   }
+  comm::Ticket all_to_all(const TensorView& in, const TensorView& out) override {
+    return add(inner_->all_to_all(in, out), of_others(in.bytes()));
+  }
+  comm::Ticket rotate(const TensorView& in, const TensorView& out) override {
+    return add(inner_->rotate(in, out), static_cast<double>(in.bytes()));
+  }
   comm::Ticket send(const TensorView& x, int64_t peer) override {
     return add(inner_->send(x, peer), static_cast<double>(x.bytes()));
   }
