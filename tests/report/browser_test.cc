@@ -40,6 +40,9 @@ addEventListener('load', () => {
   root.drawn = charts.filter(chart => [...chart.querySelectorAll('canvas')].some(isDrawn)).length;
   root.labels = charts.filter(chart => ['.dygraph-xlabel', '.dygraph-ylabel'].every(
     label => chart.querySelector(label)?.textContent)).length;
+  const isRepeated = labels => new Set(labels.map(l => l.textContent)).size < labels.length;
+  root.repeated = charts.filter(chart => ['x', 'y'].some(
+    axis => isRepeated([...chart.querySelectorAll('.dygraph-axis-label-' + axis)]))).length;
   const textsOf = selector => [...document.querySelectorAll(selector)].map(n => n.textContent).join('; ');
   root.titles = textsOf('.chart h3');
   root.ylabels = textsOf('.dygraph-ylabel');
@@ -55,7 +58,7 @@ constexpr const char* kPhone = R"(<!doctype html><body style="margin:0">
 <script>onmessage = event => Object.assign(document.documentElement.dataset, event.data);</script>)";
 
 struct Visit {
-  int charts = 0, drawn = 0, labeled = 0, ready_ms = 0, overflow = 0;
+  int charts = 0, drawn = 0, labeled = 0, repeated = 0, ready_ms = 0, overflow = 0;
   std::string background, console, titles, y_labels;
 };
 
@@ -106,6 +109,7 @@ class Browser : public RunFolder {
     v.charts = number(html, "data-charts");
     v.drawn = number(html, "data-drawn");
     v.labeled = number(html, "data-labels");
+    v.repeated = number(html, "data-repeated");
     v.ready_ms = number(html, "data-ready");
     v.overflow = number(html, "data-overflow");
     v.background = attribute(html, "data-background");
@@ -159,6 +163,14 @@ TEST_F(Browser, ComparesFiveRuns) {
   EXPECT_EQ(v.console, "");
   EXPECT_EQ(v.charts, 12);
   EXPECT_EQ(v.drawn, v.charts);
+}
+
+TEST_F(Browser, LabelsOfANarrowAxisDiffer) {
+  RunData run = synthetic("flat", "--steps 500");
+  for (double& loss : run.steps.values[Column::kLoss]) loss = 2.5 + 1e-5 * loss;
+  const Visit v = visit(page(std::vector{run}, {"0.1", std::nullopt}));
+  EXPECT_EQ(v.charts, 12);
+  EXPECT_EQ(v.repeated, 0);
 }
 
 TEST_F(Browser, DrawsTheFiguresOfExperts) {

@@ -3,17 +3,27 @@
 
 const color = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 
-// Formats with an SI prefix: 20000 is "20 k".
-function amount(v) {
+// Formats with an SI prefix: 20000 is "20 k". `digits`: significant digits.
+function amount(v, digits = 3) {
   const a = Math.abs(v);
-  const short = x => String(+x.toPrecision(3));
+  const short = x => String(+x.toPrecision(digits));
   if (a >= 1e12) return short(v / 1e12) + ' T';
   if (a >= 1e9) return short(v / 1e9) + ' G';
   if (a >= 1e6) return short(v / 1e6) + ' M';
   if (a >= 1e4) return short(v / 1e3) + ' k';
-  if (a === 0 || a >= 1e-3) return String(+v.toPrecision(4));
-  return Number(v.toPrecision(3)).toExponential();
+  if (a === 0 || a >= 1e-3) return String(+v.toPrecision(Math.max(digits, 4)));
+  return Number(v.toPrecision(digits)).toExponential();
 }
+
+// Labels of an axis have enough digits to differ, also for a narrow range far from zero.
+function axisLabel(v, [low, high]) {
+  const digits = Math.ceil(Math.log10(Math.max(Math.abs(low), Math.abs(high)) / (high - low))) + 2;
+  return amount(v, Math.min(Math.max(digits, 3), 15));
+}
+const LABELS = {
+  x: {axisLabelFormatter: (v, granularity, options, graph) => axisLabel(v, graph.xAxisRange()), axisLabelWidth: 60},
+  y: {axisLabelFormatter: (v, granularity, options, graph) => axisLabel(v, graph.yAxisRange()), axisLabelWidth: 58},
+};
 
 function withText(node, content) {
   node.textContent = content;

@@ -266,7 +266,7 @@
     chart.graph = new Dygraph(plot, rowsOf(lines), {
       ...optionsOf(chart), connectSeparatedPoints: true, legend: 'never', rightGap: 10, valueRange: rangeOf(chart),
       xLabelHeight: 18, yLabelWidth: 18,
-      axes: {x: {axisLabelFormatter: amount, axisLabelWidth: 60}, y: {axisLabelFormatter: amount, axisLabelWidth: 58}},
+      axes: LABELS,
       underlayCallback: drawMarks,
       drawCallback: (graph, initial) => { if (!initial) sameRange(graph); },
       highlightCallback: (event, x) => showLegend(chart, x),

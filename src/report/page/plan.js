@@ -71,7 +71,7 @@
         valueRange: [0, 1.08 * Math.max(usable, ...sums)], highlightCircleSize: 0,
         axes: {
           x: {axisLabelFormatter: v => Number.isInteger(v) ? String(v) : '', axisLabelWidth: 40},
-          y: {axisLabelFormatter: amount, axisLabelWidth: 58},
+          y: LABELS.y,
         },
         highlightCallback: (event, x) => show(legend, x), unhighlightCallback: () => show(legend),
       };
@@ -104,7 +104,7 @@
         },
         xlabel: 'memory of the fullest rank (GiB)', ylabel: 'step time (s)', highlightCircleSize: 6,
         dateWindow: range(sorted.map(l => l.gib), 0.08), valueRange: range(sorted.map(l => l.s), 0.08),
-        axes: {x: {axisLabelFormatter: amount, axisLabelWidth: 60}, y: {axisLabelFormatter: amount, axisLabelWidth: 58}},
+        axes: LABELS,
         highlightCallback: (event, x, points, row) => show(legend, row), unhighlightCallback: () => show(legend),
       };
     });
