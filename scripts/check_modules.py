@@ -10,6 +10,7 @@
   - a source without a header whose first line is not a comment
   - a source of src/ or tests/ that no build file names
   - a class with more than 25 methods or 15 members (needs ctags)
+  - a comment or a document that names a source that does not exist
   - a comparison of a name with text in compile/, plan/ or runtime/: meaning has an enum, not a name
   - #if: absence is a file
 
@@ -296,6 +297,30 @@ def check_classes(root, src):
                   f"at most {MAX_METHODS} and {MAX_MEMBERS}")
 
 
+# A path of at least one folder, such as compile/lower/scratch.cc.
+NAMED_SOURCE = re.compile(r"(?<![\w/.~$}-])((?:\w+/)+[a-z0-9_]+\.(?:h|cc|cu|py|sh|cmake|md))\b")
+
+
+def check_named_sources(root):
+    """A comment or a document may name a source by the end of its path. Paths whose first folder is not of this tree
+    belong to other projects."""
+    files = [p for top in ("src", "tests", "bench", "studies", "docs", "scripts", "cmake") for p in (root / top).rglob("*")
+             if p.is_file()]
+    ends, folders = set(), set()
+    for path in files:
+        parts = path.relative_to(root).parts
+        ends.update("/".join(parts[first:]) for first in range(len(parts)))
+        folders.update(parts[:-1])
+    for path in [*files, *root.glob("*.md")]:
+        if path.suffix not in SUFFIXES | {".md"}:
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            text = line if path.suffix == ".md" else "".join(line.partition("//")[1:])
+            for named in NAMED_SOURCE.findall(text):
+                if named.split("/")[0] in folders and named not in ends:
+                    wrong(f"{path.relative_to(root)}:{number}: names {named}, which does not exist")
+
+
 # "…" next to == or !=, or as the argument of a search. A constant counts if the file defines it by a literal.
 TEXT = r'(?:(?:u8|R)?"|{constants})'
 TEXT_COMPARISON = r'[!=]=\s*{text}|(?:"|{constants})\s*[!=]=|\b(?:starts_with|ends_with|find|rfind|contains|compare)\({text}'
@@ -358,6 +383,7 @@ def main():
     check_type_names(root, files)
     check_first_lines(root, files)
     check_build_files(root)
+    check_named_sources(root)
     check_classes(root, src)
     check_text_comparisons(root, src, files)
     summary = check_sizes(root, src, files)

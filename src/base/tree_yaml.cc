@@ -262,7 +262,12 @@ std::string scalar_text(const Tree& t) {
   const auto* x = std::get_if<double>(&t.value);
   if (x != nullptr && std::isnan(*x)) return ".nan";
   if (x != nullptr && std::isinf(*x)) return *x > 0 ? ".inf" : "-.inf";
-  return to_json(t);  // a JSON scalar is YAML
+  std::string text = to_json(t);  // a JSON scalar is YAML
+  // Readers of YAML 1.1, such as PyYAML, read a number without a point as text.
+  if (const size_t e = text.find('e');
+      x != nullptr && e != text.npos && text.find('.') == text.npos)
+    text.insert(e, ".0");
+  return text;
 }
 
 bool is_scalar(const Tree& t) {

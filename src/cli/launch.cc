@@ -118,6 +118,7 @@ class Launch {
   bool prepare_next();
   bool starts_on_this_host() const;
   bool pause(double seconds) const;
+  void report(LogLevel level, const std::string& text) const;
   template <class... A>
   void say(fmt::format_string<A...> format, A&&... a) const {
     print_to(stderr, fmt::format("tessera: {}\n", fmt::format(format, std::forward<A>(a)...)));
@@ -225,9 +226,26 @@ bool Launch::prepare_next() {
     }
     world_ = *world;
   }
-  say("restarting in {:.0f} s with {} rank{} from the last checkpoint (restart {} of {})",
-      next.pause_s, world_.ranks, world_.ranks == 1 ? "" : "s", ends_.size(), restarts_.limit);
+  report(LogLevel::kInfo,
+         fmt::format("restarting in {:.0f} s with {} rank{} from the last checkpoint (restart {} "
+                     "of {})",
+                     next.pause_s, world_.ranks, world_.ranks == 1 ? "" : "s", ends_.size(),
+                     restarts_.limit));
   return pause(next.pause_s);
+}
+
+// Prints the text and appends it to the log of the run, if the run has begun one.
+void Launch::report(LogLevel level, const std::string& text) const {
+  say("{}", text);
+  const Path file = directory_ / "log.txt";
+  std::error_code none;
+  if (directory_.empty() || !std::filesystem::is_regular_file(file, none)) return;
+  try {
+    Log log(LogTerminal::kOff);
+    log.open(file);
+    log.write(level, "launch: " + text);
+  } catch (const Error&) {  // the text is on the terminal
+  }
 }
 
 // Starts attempts until one succeeds, a signal requests the end, or there is no further restart.
@@ -236,7 +254,7 @@ int Launch::go() {
   do {
     last_ = launch::attempt(options());
     if (!last_.failure) break;
-    say("{}", last_.report);
+    report(LogLevel::kError, last_.report);
     say("all ranks ended {:.1f} s after the failure was detected", last_.ending_s);
     ends_.push_back({*last_.failure, last_.report});
   } while (!stop_.requested() && prepare_next());

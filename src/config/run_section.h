@@ -117,7 +117,7 @@ struct EvaluationSection {
 
 struct MetricsSection {
   int64_t every_steps = 1, validate_every_steps = 100, validate_sequences = 0;
-  int64_t source_loss_every_steps = 100, noise_scale_every_steps = 0;
+  int64_t source_loss_every_steps = 100, noise_scale_every_steps = 0, print_every_steps = 0;
   bool tensorboard = true;
   std::string prometheus;
   int64_t trace_step = 0;
@@ -139,6 +139,11 @@ struct MetricsSection {
         "first micro-batch on all ranks, which is computed once more; 0: never",
         at_least(0));
     visit("tensorboard", self.tensorboard, "write event files too");
+    visit(
+        "print_every_steps", self.print_every_steps,
+        "steps between lines about steps in log.txt and on an output that is not a terminal; 0: a "
+        "line every 30 s",
+        at_least(0));
     visit("prometheus", self.prometheus,
           "a file NAME.prom with the latest figures, for the textfile collector of node_exporter; "
           "without one, none is written");

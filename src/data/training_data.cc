@@ -300,11 +300,12 @@ int64_t TrainingData::tokens() const {
   return sum;
 }
 
-double TrainingData::epochs(int64_t samples) const {
-  double most = 0;
+TrainingData::MostRead TrainingData::most_read(int64_t samples) const {
+  MostRead most;
   for (int i = 0; i < datasets(); ++i) {
-    const auto epoch = datasets_[i].order->samples_per_epoch();
-    most = std::max(most, mixture_->expected(i, samples) / static_cast<double>(epoch));
+    const auto epoch = static_cast<double>(datasets_[i].order->samples_per_epoch());
+    const double epochs = mixture_->expected(i, samples) / epoch;
+    if (epochs > most.epochs) most = {i, epochs};
   }
   return most;
 }

@@ -117,8 +117,12 @@ class TrainingData {
   const IndexedDataset& dataset(int i) const { return *datasets_[i].data; }
   const std::string& prefix(int i) const { return datasets_[i].prefix; }
   int64_t tokens() const;  // tokens of the selected parts of all datasets
-  // Returns the largest number of epochs of any dataset in the first `samples` samples.
-  double epochs(int64_t samples) const;
+  struct MostRead {
+    int dataset = 0;
+    double epochs = 0;
+  };
+  // Returns the dataset with the most epochs in the first `samples` samples.
+  MostRead most_read(int64_t samples) const;
 
  private:
   struct Dataset {

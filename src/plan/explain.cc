@@ -77,7 +77,9 @@ std::string budget(const Prediction& p, double tokens) {
   if (tokens <= 0) return "";
   std::string out =
       fmt::format(" · {} tokens in {}", amount_text(tokens), run_text(tokens / p.tokens_per_s()));
-  if (p.usd_per_device_hour > 0) out += " for " + price_text(p.usd(tokens));
+  if (p.usd_per_device_hour > 0)
+    out += fmt::format(" for {}, at {} per device-hour", price_text(p.usd(tokens)),
+                       price_text(p.usd_per_device_hour));
   return out;
 }
 
@@ -250,6 +252,7 @@ Tree as_tree(const Prediction& p, const Hardware& hardware, const compile::Layou
   t.set("exposed_communication_s", Tree(p.parts.exposed_s()));
   t.set("usd_per_million_tokens",
         p.usd_per_device_hour > 0 ? Tree(p.usd_per_million_tokens()) : Tree());
+  t.set("usd_per_device_hour", p.usd_per_device_hour > 0 ? Tree(p.usd_per_device_hour) : Tree());
   t.set("layout", to_tree(layout));
   t.set("fits", Tree(fits(p, hardware)));
   t.set("devices", Tree(p.devices));

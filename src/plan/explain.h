@@ -30,8 +30,8 @@ struct Subject {
 std::string page(const Prediction& p, const Hardware& hardware, const Subject& subject);
 
 // Returns a JSON object: step_s, tokens_per_s, mfu, hfu, memory{…}, bubble,
-// exposed_communication_s, usd_per_million_tokens (null if the price is not known), layout, and the
-// breakdown of time, FLOPs and stages.
+// exposed_communication_s, usd_per_million_tokens and usd_per_device_hour (null if the price is not
+// known), layout, and the breakdown of time, FLOPs and stages.
 Tree as_tree(const Prediction& p, const Hardware& hardware, const compile::Layout& layout);
 
 // Returns the factor that limits the step, as text: the matrix rate, or the largest part other than

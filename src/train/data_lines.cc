@@ -11,22 +11,25 @@ namespace {
 // instruction tuning uses a few epochs. The threshold of the warning is well above both.
 constexpr double kManyEpochs = 10;
 
-std::string read_times(double epochs) {
-  if (epochs < 1) return fmt::format("this run reads {:.2f} of an epoch", epochs);
-  return epochs < kManyEpochs ? fmt::format("this run reads {:.2f} epochs", epochs)
-                              : fmt::format("this run reads {:.0f} epochs", epochs);
+std::string read_times(const TrainingRowReader::MostRead& most) {
+  const std::string dataset =
+      most.dataset.empty() ? "" : fmt::format(" ({}; fewer of the other datasets)", most.dataset);
+  if (most.epochs < 1)
+    return fmt::format("this run reads {:.2f} of an epoch{}", most.epochs, dataset);
+  return fmt::format("this run reads {:.{}f} epochs{}", most.epochs,
+                     most.epochs < kManyEpochs ? 2 : 0, dataset);
 }
 
 }  // namespace
 
 std::vector<std::string> data_lines(const TrainingRowReader& rows,
                                     const std::vector<ValidationSet>& validation, int64_t samples) {
-  const double epochs = rows.epochs(samples);
+  const TrainingRowReader::MostRead most = rows.most_read(samples);
   const std::optional<data::InstructionCounts> counts = rows.counts();
   std::vector<std::string> lines = {
       fmt::format("data      {} · {}",
                   counts ? data::describe(*counts) : format_count(rows.tokens()) + " tokens",
-                  read_times(epochs))};
+                  read_times(most))};
   const auto warn = [&](const std::string& what) { lines.push_back("warning   " + what); };
   if (counts)
     for (const std::string& what : counts->warnings) warn(what);
@@ -37,11 +40,13 @@ std::vector<std::string> data_lines(const TrainingRowReader& rows,
     lines.push_back(fmt::format("validate  {}: {}", set.name, data::describe(own)));
     for (const std::string& what : own.warnings) warn(set.name + ": " + what);
   }
-  if (epochs >= kManyEpochs)
+  if (most.epochs >= kManyEpochs)
     warn(fmt::format(
-        "the data is read {:.0f} times: the model will memorize it. Use more data, or lower "
-        "schedule.steps",
-        epochs));
+        "{} is read {:.0f} times: the model will memorize it. {}",
+        most.dataset.empty() ? "the data" : most.dataset, most.epochs,
+        most.dataset.empty()
+            ? "Use more data, or lower schedule.steps"
+            : "Use more data, lower its weight in data.train, or lower schedule.steps"));
   return lines;
 }
 
@@ -51,7 +56,7 @@ Tree data_counts(const TrainingRowReader& rows, int64_t samples) {
     t = data::to_tree(*counts);
   else
     t.set("tokens", Tree(rows.tokens()));
-  t.set("epochs", Tree(rows.epochs(samples)));
+  t.set("epochs", Tree(rows.most_read(samples).epochs));
   return t;
 }
 

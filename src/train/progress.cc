@@ -127,18 +127,24 @@ ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, do
   return p;
 }
 
-void Progress::show(const ProgressState& p, double now_s) {
-  if (!first_ && now_s < next_s_ && p.step < p.steps) return;
-  first_ = false;
-  next_s_ = now_s + (output_.terminal ? kTerminalPeriod_s : kFilePeriod_s);
+bool StepLines::due(int64_t step, int64_t last, double now_s) {
+  const bool now = every_ > 0 ? step % every_ == 0 : !next_s_.has_value() || now_s >= *next_s_;
+  if (!now && step != last) return false;
+  next_s_ = now_s + kPeriod_s;
+  return true;
+}
+
+void Progress::show(const ProgressState& p, double now_s, bool due) {
   if (!output_.terminal) {
-    print_to(output_.file, format_progress(p, 0) + "\n");
-  } else {
-    shown_ = format_progress(p, kBarCells);
-    // A line that wraps around cannot be rewritten in place.
-    if (output_.columns > 1) shown_ = cut_to_columns(shown_, output_.columns - 1);
-    print_to(output_.file, fmt::format("{}{}", kEraseLine, shown_));
+    if (due) print_to(output_.file, format_progress(p, 0) + "\n");
+    return;
   }
+  if (next_s_ && now_s < *next_s_ && p.step < p.steps) return;
+  next_s_ = now_s + kTerminalPeriod_s;
+  shown_ = format_progress(p, kBarCells);
+  // A line that wraps around cannot be rewritten in place.
+  if (output_.columns > 1) shown_ = cut_to_columns(shown_, output_.columns - 1);
+  print_to(output_.file, fmt::format("{}{}", kEraseLine, shown_));
 }
 
 void Progress::print(std::string_view line) {

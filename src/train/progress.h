@@ -1,4 +1,4 @@
-// The progress display of a run: one line that is rewritten on a terminal, or one line every 30 s
+// The progress display of a run: one line that is rewritten on a terminal, or lines of some steps
 // elsewhere.
 //
 //   step 1,240/10,000 ▕██▎       ▏ loss 3.412  norm 0.84  lr 9.6e-4 │ 38.2 k tok/s
@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -47,6 +48,21 @@ struct StepMetrics;  // train/metrics.h
 // mean duration of the last steps, and `matrix_rate` is in FLOP/s.
 ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, double matrix_rate);
 
+// Decides which steps get a line in a file. Times are seconds on the caller's clock.
+class StepLines {
+ public:
+  static constexpr double kPeriod_s = 30;
+
+  // From now on, all multiples of `steps` get a line; with 0, the first step after each period.
+  void set_every(int64_t steps) { every_ = steps; }
+  // Call it once per step. The last step always gets a line.
+  bool due(int64_t step, int64_t last, double now_s);
+
+ private:
+  int64_t every_ = 0;
+  std::optional<double> next_s_;
+};
+
 // Writes the progress lines. Times are seconds on the caller's clock.
 class Progress {
  public:
@@ -55,13 +71,11 @@ class Progress {
     bool terminal = false;  // rewrite one line in place; else write separate lines
     int columns = 0;        // width of the terminal; 0: unknown
   };
-  static constexpr double kFilePeriod_s = 30;  // between lines that are not on a terminal
 
   explicit Progress(Output output) : output_(output) {}
 
-  // Shows the state if it is due: 5 times per second on a terminal, every 30 s elsewhere, and
-  // always at the last step.
-  void show(const ProgressState& p, double now_s);
+  // Shows the state: on a terminal 5 times per second and at the last step, elsewhere if `due`.
+  void show(const ProgressState& p, double now_s, bool due);
   // Prints a permanent line. On a terminal, the progress line moves below it.
   void print(std::string_view line);
   // Keeps the last progress line on the terminal and ends it with a newline.
@@ -69,8 +83,7 @@ class Progress {
 
  private:
   Output output_;
-  double next_s_ = 0;
-  bool first_ = true;
+  std::optional<double> next_s_;
   std::string shown_;  // the current text of the rewritten line
 };
 

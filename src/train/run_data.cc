@@ -195,9 +195,10 @@ std::optional<data::InstructionCounts> TrainingRowReader::counts() const {
   return std::nullopt;
 }
 
-double TrainingRowReader::epochs(int64_t samples) const {
-  if (datasets_) return datasets_->epochs(samples);
-  return ratio(first_row_ + samples - first_sample_, rows_per_epoch());
+TrainingRowReader::MostRead TrainingRowReader::most_read(int64_t samples) const {
+  if (!datasets_) return {ratio(first_row_ + samples - first_sample_, rows_per_epoch()), ""};
+  const auto [dataset, epochs] = datasets_->most_read(samples);
+  return {epochs, datasets_->datasets() > 1 ? datasets_->prefix(dataset) : ""};
 }
 
 void require_own_datasets(const config::RunConfig& config, const data::Tokenizer& tokenizer) {

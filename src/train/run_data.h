@@ -53,7 +53,12 @@ class TrainingRowReader {
   int64_t row_tokens() const { return tokens_; }  // tokens per row
   int64_t row_source() const { return source_; }  // encoder tokens per row; 0: no encoder
   int64_t tokens() const;                         // tokens of all data
-  double epochs(int64_t samples) const;
+  struct MostRead {
+    double epochs = 0;
+    std::string dataset;  // its prefix; empty if all rows are from one source
+  };
+  // Returns the source with the most epochs in the first `samples` samples.
+  MostRead most_read(int64_t samples) const;
 
   // All but one are null.
   const data::TrainingData* datasets() const { return datasets_.get(); }

@@ -78,11 +78,9 @@ void RunReporter::add(StepMetrics m, double tokens, int64_t sequences, int64_t l
   if (recorded) record_->add(m);
   const ProgressState state = figures_.progress(m, tokens, last_step);
   const double now_s = options_.now_s();
-  if (now_s >= next_log_s_ || m.step == last_step) {
-    log_.record(format_progress(state, 0));
-    next_log_s_ = now_s + Progress::kFilePeriod_s;
-  }
-  progress_.show(state, now_s);
+  const bool due = lines_.due(m.step, last_step, now_s);
+  if (due) log_.record(format_progress(state, 0));
+  progress_.show(state, now_s, due);
 }
 
 void RunReporter::add(const SourceMetrics& m) {

@@ -30,6 +30,8 @@ class RunReporter {
   // Reports an op of the current step; `saving` is the step that is being saved, or -1.
   void doing(const runtime::OpStart& at, int64_t saving) const;
 
+  // Sets metrics.print_every_steps.
+  void print_every(int64_t steps) { lines_.set_every(steps); }
   // Opens the metrics. Rank 0 calls it once, when the run is about to change its directory.
   void begin_record(MetricsRecorderOptions options) { record_.emplace(std::move(options)); }
   MetricsRecorder* record() { return record_ ? &*record_ : nullptr; }
@@ -50,8 +52,8 @@ class RunReporter {
   Progress progress_;
   std::optional<MetricsRecorder> record_;
   StepFigures figures_;
-  int64_t step_ = 0;       // the current step
-  double next_log_s_ = 0;  // when log.txt gets its next line of a step
+  int64_t step_ = 0;  // the current step
+  StepLines lines_;   // for log.txt and an output that is not a terminal
 };
 
 }  // namespace tessera::train

@@ -287,6 +287,7 @@ void RunStart::begin_record(const LoadedStart& loaded) {
   for (const std::string& line :
        make_way(directory(), start_, loaded, parts_.first_step - 1, wall_s))
     say(line);
+  reporter_.print_every(config_.metrics.print_every_steps);
   reporter_.begin_record(MetricsRecorderOptions{
       directory(), parts_.first_step, config_.metrics.tensorboard, config_.metrics.prometheus,
       config_.run.name, options_.wall_s, [this](const std::string& line) { reporter_.warn(line); },

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 
@@ -143,6 +144,15 @@ TEST(Tree, ColumnsCountCharacters) {
     EXPECT_EQ(fails(of_yaml, "é日😀: 'ü"), "t:1:8");
     EXPECT_EQ(fails(of_yaml, "{é: 1, é: 2}"), "t:1:8");
     EXPECT_EQ(fails(of_yaml, "é: 日\xff"), "t:1:5");
+  }
+}
+
+// YAML 1.1, which PyYAML reads, has no numbers without a point.
+TEST(Yaml, AnExponentFollowsAPoint) {
+  for (const auto& [value, text] : std::map<double, std::string>{
+           {1e-8, "1.0e-08"}, {-3e-5, "-3.0e-05"}, {2.5e-7, "2.5e-07"}, {1e20, "1.0e+20"}}) {
+    EXPECT_EQ(to_yaml(Tree(value)), text + "\n");
+    EXPECT_EQ(std::get<double>(parse_yaml(text, "t").value), value);
   }
 }
 

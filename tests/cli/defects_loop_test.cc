@@ -265,6 +265,18 @@ TEST_F(DefectsLoop, M8_AReaderThatEndsDoesNotEndTheRun) {
   }
 }
 
+// The terminal of `launch` may be gone by the time when someone looks for the reason.
+TEST_F(DefectsLoop, TheDiagnosisOfLaunchIsInTheLogOfTheRun) {
+  EXPECT_EQ(shell(fmt::format("set -- 3\n$T launch n.yaml -n 2 --restart 1 --pause 0 layout.data=2 "
+                              "schedule.steps=3000 run.stop_after_steps=1500 & pid=$!\n{}"
+                              "kill -KILL $(pgrep -P $(pgrep -P $pid) | tail -n 1); wait $pid",
+                              kUntilStep)),
+            0)
+      << get("shell.out");
+  expect_text(get("run/log.txt"),
+              {"error: launch: rank 1 (host ", "launch: restarting in 0 s with 2 ranks"});
+}
+
 TEST_F(DefectsLoop, M10_ACheckpointThatCannotBeRemovedIsAWarning) {
   ASSERT_EQ(
       run("train n.yaml checkpoint.every_steps=1 checkpoint.keep=0 run.stop_after_steps=4").code,

@@ -34,7 +34,7 @@ TEST_F(TrainingDataTest, BlendsByWeight) {
     EXPECT_NEAR(of_b, 0.3 * static_cast<double>(s + 1), 1);
   }
   EXPECT_EQ(data.tokens(), 1000);
-  EXPECT_NEAR(data.epochs(1000), 700.0 / 124, 1e-9);
+  EXPECT_NEAR(data.most_read(1000).epochs, 700.0 / 124, 1e-9);
   EXPECT_EQ(data.origin(999).epoch, data.origin(999).index / 124);
 }
 
@@ -214,7 +214,7 @@ TEST_F(TrainingDataTest, TheMixtureChangesAtAToken) {
     of_c += origin.dataset == 2;
   }
   EXPECT_EQ(of_c, 75);
-  EXPECT_NEAR(data.epochs(201), static_cast<double>(of_a) / 124, 0.02);
+  EXPECT_NEAR(data.most_read(201).epochs, static_cast<double>(of_a) / 124, 0.02);
   spec.stages.push_back({404, {{a, 1}}});
   EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }),
                        "does not begin after the previous one"));

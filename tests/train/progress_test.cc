@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <vector>
 
 namespace tessera::train {
@@ -120,14 +121,28 @@ class Captured {
 
 int64_t lines(const std::string& s) { return std::count(s.begin(), s.end(), '\n'); }
 
-TEST(Progress, WritesALineEvery30SecondsToAFileAndAlwaysTheLast) {
+TEST(Progress, StepLinesAreDueEvery30SecondsOrNStepsAndAtTheLast) {
+  for (const auto& [every, expected] : std::map<int64_t, std::vector<int64_t>>{
+           {0, {1, 31, 61, 91, 100}}, {40, {40, 80, 100}}, {50, {50, 100}}}) {
+    StepLines lines;
+    lines.set_every(every);
+    std::vector<int64_t> due;
+    for (int64_t step = 1; step <= 100; ++step)
+      if (lines.due(step, 100, static_cast<double>(step))) due.push_back(step);
+    EXPECT_EQ(due, expected) << every;
+  }
+}
+
+TEST(Progress, WritesTheLinesThatAreDueToAFile) {
   Captured out;
   Progress progress({.file = out.file()});
   ProgressState p = kState;
+  StepLines due;
   for (int64_t step = 1; step <= 100; ++step) {
     p.step = step;
     p.steps = 100;
-    progress.show(p, static_cast<double>(step));
+    const auto now_s = static_cast<double>(step);
+    progress.show(p, now_s, due.due(step, 100, now_s));
   }
   progress.finish();
   const std::string text = out.text();
@@ -141,8 +156,8 @@ TEST(Progress, RewritesOneLineOnATerminalAndComesBackAfterAnother) {
   Captured out;
   Progress progress({.file = out.file(), .terminal = true, .columns = 31});
   ProgressState p = kState;
-  progress.show(p, 0);
-  progress.show(p, 0.1);  // too early
+  progress.show(p, 0, false);
+  progress.show(p, 0.1, true);  // too early
   progress.print("saved 1250 in 0.4 s");
   progress.finish();
   EXPECT_EQ(out.text(),

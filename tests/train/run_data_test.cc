@@ -68,7 +68,7 @@ TEST_F(TrainingRowsTest, ComeFromDataSetsOrInstructions) {
   c.data.instructions = {put("i.jsonl", "{\"prompt\":\"a\",\"response\":\"b\"}\n")};
   c.data.form = "{prompt}:{response}";
   TrainingRowReader instructions(c, 257, data::ByteTokenizer());
-  EXPECT_EQ(instructions.epochs(3), 3);
+  EXPECT_EQ(instructions.most_read(3).epochs, 3);
   instructions.read_row(5, {tokens, labels, positions, documents, {}});
   EXPECT_EQ(labels[0], data::kIgnoredLabel);
   EXPECT_EQ(labels[1], 'b');
