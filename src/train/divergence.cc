@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/tree.h"
 
 namespace tessera::train {
@@ -17,16 +18,7 @@ constexpr double kNormal = 1.4826;    // standard deviation of normal noise over
 constexpr double kLeastNoise = 0.02;  // as a fraction of the median
 constexpr const char* kFirstLoss = "first_loss";
 
-double median(std::vector<double> x) {
-  const auto middle = x.begin() + x.size() / 2;
-  std::nth_element(x.begin(), middle, x.end());
-  if (x.size() % 2 == 1) return *middle;
-  // After nth_element all elements before the middle are at most as large, so the other middle
-  // element of an even count is their maximum.
-  return (*middle + *std::max_element(x.begin(), middle)) / 2;
-}
-
-double median(const std::deque<double>& x) {
+double median_of(const std::deque<double>& x) {
   return median(std::vector<double>(x.begin(), x.end()));
 }
 
