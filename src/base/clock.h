@@ -1,5 +1,5 @@
-// The clocks of the program, in seconds. Modules that tests run with a clock of their own take it as
-// a std::function instead.
+// The clocks of the program, in seconds. Modules that tests run with a clock of their own take it
+// as a std::function instead.
 #pragma once
 
 #include <chrono>

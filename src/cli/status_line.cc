@@ -1,5 +1,5 @@
-#include "base/clock.h"
 #include "cli/status_line.h"
+#include "base/clock.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

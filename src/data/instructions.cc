@@ -28,20 +28,6 @@ struct Turn {
   std::string prompt, response;
 };
 
-const char* kind_of(const Tree& value) {
-  constexpr std::array kKinds{"null",   "a truth value", "an integer", "a number",
-                              "a text", "a list",        "an object"};
-  return kKinds[value.value.index()];
-}
-
-std::string keys_of(const Tree& object) {
-  std::string keys;
-  for (const auto& [key, value] : *object.as_members()) {
-    keys += (keys.empty() ? "'" : ", '") + key + "'";
-  }
-  return keys.empty() ? "nothing" : keys;
-}
-
 const std::string& text_of(const Tree& object, const std::string& key, const std::string& place) {
   const Tree* value = object.find(key);
   if (value == nullptr) {

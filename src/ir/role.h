@@ -58,6 +58,12 @@ constexpr bool starts_as_weight(Role r) { return r == Role::kIterate || r == Rol
 // Returns true if the host writes it for each micro-batch.
 constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
 
+// Returns true for values that ops of blocks compute.
+constexpr bool is_computed(Role r) {
+  return r == Role::kActivation || r == Role::kScratch || r == Role::kHidden ||
+         r == Role::kHiddenGradient;
+}
+
 // Returns the name of a role in printed programs. All roles of batches are printed as "batch", and
 // report and logits both as "report"; the name of the value distinguishes them.
 std::string_view name_of(Role r);

@@ -36,12 +36,6 @@ Scaled scaled_by(const Program& program, const std::string& magnitude) {
   CHECK(false, "{} belongs to no weight", magnitude);
 }
 
-// Returns x as GEMMs read it.
-float as_stored(float x, DType type) {
-  if (type == DType::kBF16) return static_cast<float>(BF16(x));
-  return type == DType::kF16 ? static_cast<float>(F16(x)) : x;
-}
-
 }  // namespace
 
 bool is_magnitude(const StateShard& shard) {
@@ -67,7 +61,7 @@ void fill_magnitudes(const Program& program, const StateShard& shard, const Tens
     read(*of.weight, name, begin, end, {row.data(), DType::kF32, Shape(extents)});
     double squares = 0;
     for (const float x : row) {
-      const double w = as_stored(x, of.weight->dtype);
+      const double w = rounded_to(x, of.weight->dtype);
       squares += w * w;
     }
     norms.push_back(static_cast<float>(std::sqrt(squares)));

@@ -13,13 +13,6 @@ bool is_sum(const Graph& g, ValueId v) {
   return g[v].role == Role::kGradient && v != g.encoder_output_gradient;
 }
 
-void infer_types(Graph& g, const Op& op) {
-  Inputs in;
-  for (const ValueId v : op.inputs) in.push_back(&g[v]);
-  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
-  for (size_t i = 0; i < specs.size(); ++i) g[op.outputs[i]].dtype = specs[i].dtype;
-}
-
 void add_into(Op& op, DType type) {
   DType* const into = sum_type(op.attributes);
   CHECK(into != nullptr, "{} ({}) adds to no sum", op.origin, name_of(op.kind()));

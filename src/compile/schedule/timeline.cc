@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "base/real.h"
 #include "compile/schedule/pipeline.h"
@@ -42,16 +43,11 @@ Timeline timeline_of(const PipelineShape& shape) {
   return t;
 }
 
-std::string name_of(PipelineSchedule schedule) {
-  std::string_view names = enum_names(schedule);
-  for (auto i = static_cast<int>(schedule); i > 0; --i) names.remove_prefix(names.find('|') + 1);
-  return std::string(names.substr(0, names.find('|')));
-}
-
 std::string heading(const PipelineShape& p, const Timeline& t) {
   const std::string chunks = p.interleave > 1 ? fmt::format(" of {} chunks", p.interleave) : "";
   return fmt::format("{}: {} stages{}, {} micro-batches, {} units of time, {:.0f} % of it idle",
-                     name_of(p.schedule), p.stages, chunks, p.microbatches, t.end, 100 * t.idle);
+                     name_of_entry(p.schedule), p.stages, chunks, p.microbatches, t.end,
+                     100 * t.idle);
 }
 
 std::string label(const PipelineShape& p, const Action& a) {
