@@ -15,10 +15,10 @@ constexpr EnumArray<Queue, std::string_view> kQueueNames = {
     "receive_forward", "send_backward", "receive_backward", "tensor"};
 // In the order of Phase.
 constexpr EnumArray<Phase, std::string_view> kPhaseNames = {"forward",
-                                                            "light",
-                                                            "again",
+                                                            "forward_no_save",
+                                                            "recompute",
                                                             "backward",
-                                                            "weights",
+                                                            "weight_backward",
                                                             "",
                                                             "pack",
                                                             "clear",

@@ -221,7 +221,7 @@ Block Parser::block() {
   ops(b.forward);
   heading("backward");
   ops(b.backward);
-  if (take_word("weights")) {
+  if (take_word("weight_backward")) {
     line_end();
     ops(b.weights);
   }

@@ -279,7 +279,7 @@ class Printer {
     out_ += "  backward\n";
     for (const Op& o : b.backward) op(o);
     if (b.weights.empty()) return;
-    out_ += "  weights\n";
+    out_ += "  weight_backward\n";
     for (const Op& o : b.weights) op(o);
   }
 

@@ -49,7 +49,7 @@ std::string_view name_of(Role r) { return kRoleNames.at(r).word; }
 std::string_view value_name(Role r) { return kRoleNames.at(r).value; }
 
 std::string_view suffix_of(CopyKind c) {
-  constexpr EnumArray<CopyKind, std::string_view> kSuffixes = {"", ".light", ".again", ".host"};
+  constexpr EnumArray<CopyKind, std::string_view> kSuffixes = {"", ".forward_no_save", ".recompute", ".host"};
   return kSuffixes.at(c);
 }
 

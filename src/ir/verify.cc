@@ -131,7 +131,7 @@ Findings verify_block(const Graph& g, ShardingCheck shardings, const Block& b) {
   append(findings, verify_list(g, shardings, b.backward, "backward." + b.name, made));
   if (b.input_gradient != kNone && !b.backward.empty() && !made.contains(b.input_gradient))
     findings.push_back(fmt::format("block {}: no op makes the gradient of its input", b.name));
-  append(findings, verify_list(g, shardings, b.weights, "weights." + b.name, made));
+  append(findings, verify_list(g, shardings, b.weights, "weight_backward." + b.name, made));
   return findings;
 }
 
