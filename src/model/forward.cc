@@ -372,12 +372,12 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   b.samples = batch(Role::kSamples, DType::kI64, {form.sequences});
   if (form.intra_document_masking) b.documents = batch(Role::kDocuments, DType::kI32, bt);
   for (int64_t d = 1; d <= model.mtp_depth; ++d) {
-    const auto ahead = [&](Role role) {
+    const auto mtp = [&](Role role) {
       return inputs.value(fmt::format("{}{}", value_name(role), d), DType::kI32, bt, role,
                           kPerMicrobatch);
     };
-    b.ahead_tokens.push_back(ahead(Role::kAheadTokens));
-    b.ahead_labels.push_back(ahead(Role::kAheadLabels));
+    b.mtp_tokens.push_back(mtp(Role::kMtpTokens));
+    b.mtp_labels.push_back(mtp(Role::kMtpLabels));
   }
   if (form.source > 0) b.source = batch(Role::kSource, DType::kI32, {form.sequences, form.source});
   b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);

@@ -67,7 +67,7 @@ std::optional<double> z_loss_of(const config::LossSection& loss, const double* r
 // nothing if the model has none.
 std::optional<double> mtp_loss_of(const model::ModelConfig& m, const double* report) {
   if (m.mtp_depth == 0) return std::nullopt;
-  return report[kAheadLoss] / std::max(report[kAheadTokens], 1.0);
+  return report[kMtpLoss] / std::max(report[kMtpTokens], 1.0);
 }
 
 // Returns views of the pieces of a program that this rank owns.

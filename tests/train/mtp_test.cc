@@ -16,7 +16,7 @@ config::RunConfig with_depth(model::Family family, int64_t depth) {
 std::vector<model::Family> families() {
   std::vector<model::Family> some;
   for (const model::Family f : every_family())
-    if (model::rule_of(f).predicts_ahead) some.push_back(f);
+    if (model::rule_of(f).may_have_mtp) some.push_back(f);
   return some;
 }
 

@@ -53,7 +53,7 @@ void narrow_gradients(Graph& graph, DType type) {
 
 // Only ops that libraries compute without adding are split: the GEMMs and the embedding's gradient.
 // Gradients of biases and gains are small and stay fused.
-void accumulate_apart(Graph& graph, DType type) {
+void separate_accumulation(Graph& graph, DType type) {
   for (Block& b : graph.blocks)
     for (std::vector<Op>* ops : {&b.backward, &b.weights}) {
       std::vector<Op> out;
