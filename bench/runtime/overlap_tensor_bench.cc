@@ -68,7 +68,7 @@ class Run {
     engine_ = std::make_unique<runtime::Engine>(
         std::vector<Program>{std::move(p)}, std::move(kernels),
         runtime::EngineOptions{.world = &world, .now_s = steady_s});
-    engine_->initialise(7);
+    engine_->initialize(7);
     const runtime::BoundProgram& bound = executor().bound();
     for (const ValueId v : program().values.ids()) {
       if (program()[v].buffer == kNone) continue;

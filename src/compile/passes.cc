@@ -123,14 +123,14 @@ constexpr Pass kPasses[] = {
      },
      "`compiler.cross_entropy: unfused`",
      [](State& s, const Context&) { unfuse_cross_entropy(s.graph); }, Invariant::kTypes},
-    {"materialise_attention", Level::kModel,
+    {"materialize_attention", Level::kModel,
      [](const Context& c) {
        return c.request.options.attention == AttentionKind::kUnfused &&
               c.request.kind != ProgramKind::kDecode;
      },
      "`compiler.attention: unfused`",
      [](State& s, const Context& c) {
-       materialise_attention(
+       materialize_attention(
            s.graph, c.request.options.attention_scores_dtype == AttentionScoresDType::kCompute);
      },
      Invariant::kTypes},

@@ -25,7 +25,7 @@
 #include "ir/ops/head_norm.h"
 #include "ir/ops/heads.h"
 #include "ir/ops/latent_heads.h"
-#include "ir/ops/materialised_attention.h"
+#include "ir/ops/materialized_attention.h"
 #include "ir/ops/matmul.h"
 #include "ir/ops/muon.h"
 #include "ir/ops/norm.h"

@@ -73,7 +73,7 @@ class Probe {
                  *world_, steady_s),
         values_(local_values(trainer_.program().values)),
         source_(batches(config)) {
-    trainer_.initialise();
+    trainer_.initialize();
   }
 
   std::vector<Sample> run(int steps) {

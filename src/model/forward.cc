@@ -38,22 +38,22 @@ std::vector<int64_t> numbers(int64_t layers) {
 }
 
 // With mup, that of the narrower model.
-double standard_deviation(Initialiser kind, const ModelConfig& m) {
+double standard_deviation(Initializer kind, const ModelConfig& m) {
   const auto layers = static_cast<double>(m.layers);
   const double hidden = static_cast<double>(m.hidden) / m.width_ratio();
   switch (kind) {
-    case Initialiser::kNormal:
+    case Initializer::kNormal:
       return m.init_std;
-    case Initialiser::kScaledNormal:
+    case Initializer::kScaledNormal:
       // Output projections of residual branches: the sum over 2 L branches keeps the variance of
       // one.
       return m.init_std / std::sqrt(2 * layers);
-    case Initialiser::kSmall:
+    case Initializer::kSmall:
       return std::sqrt(2 / (5 * hidden));  // Nguyen & Salazar 2019
-    case Initialiser::kWang:
+    case Initializer::kWang:
       return 2 / (layers * std::sqrt(hidden));  // GPT-J, GPT-NeoX
   }
-  CHECK(false, "initialiser {}", static_cast<int>(kind));
+  CHECK(false, "initializer {}", static_cast<int>(kind));
 }
 
 // YaRN's temperature g of a context that is `factor` times as long (Peng et al. 2023).

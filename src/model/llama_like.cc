@@ -143,8 +143,8 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
 void llama_defaults(ModelConfig& m) {
   m.rotary_pct = 1;
   m.parallel_residual = false;
-  m.init = Initialiser::kNormal;
-  m.output_init = Initialiser::kScaledNormal;
+  m.init = Initializer::kNormal;
+  m.output_init = Initializer::kScaledNormal;
 }
 
 void read_silu(const HfReader& in) {

@@ -10,7 +10,7 @@
 #include "checkpoint/merge.h"
 #include "kernels/elementwise.h"
 #include "model/adapter_modules.h"
-#include "runtime/initialise.h"
+#include "runtime/initialize.h"
 #include "train/quantized_weights.h"
 
 namespace tessera::train {
@@ -74,12 +74,12 @@ void fill_magnitudes(const Program& program, const StateShard& shard, const Tens
 ReadWeight random_weights(uint64_t seed, int threads) {
   return [=](const Value& weight, const std::string& name, const std::vector<int64_t>& begin,
              const std::vector<int64_t>& end, const TensorView& out) {
-    runtime::initialise_part(out, weight.shape, {begin, end}, weight.initial, hash_name(name, seed),
+    runtime::initialize_part(out, weight.shape, {begin, end}, weight.initial, hash_name(name, seed),
                              threads);
   };
 }
 
-void initialise_magnitudes(runtime::Engine& engine, uint64_t seed) {
+void initialize_magnitudes(runtime::Engine& engine, uint64_t seed) {
   const int threads = engine.kernels().threads();
   Quantizer quantizer(engine.program(), random_weights(seed, threads), threads);
   const ReadWeight rows = quantizer.rows();

@@ -15,7 +15,7 @@ namespace tessera::compile {
 
 // Replaces attention by attention_scores, softmax, (dropout,) attention_mix. With `half` all of
 // them have the dtype of activations. Runs before differentiate.
-void materialise_attention(Graph& graph, bool half = false);
+void materialize_attention(Graph& graph, bool half = false);
 // Dropouts output their masks, which the backward then reads. Runs before shard.
 void store_dropout_masks(Graph& graph);
 // Makes experts output the gates and values of their inner units, which the backward then reads.

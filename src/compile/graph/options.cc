@@ -34,7 +34,7 @@ uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].indexed_
 
 }  // namespace
 
-void materialise_attention(Graph& graph, bool half) {
+void materialize_attention(Graph& graph, bool half) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& fused) {
     if (fused.separate_kv || fused.mask != Mask::kNothing)
       throw Error(

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kLetters[] = {"F", "B", "W"};
 constexpr const char* kWords[] = {"forward", "backward", "weights' part of backward"};
-constexpr const char* kColours[] = {"#9ecae1", "#a1d99b", "#fdd0a2"};
+constexpr const char* kColors[] = {"#9ecae1", "#a1d99b", "#fdd0a2"};
 
 // Pixels.
 constexpr int64_t kUnit = 14, kRow = 26, kLeft = 60, kTop = 40;
@@ -77,7 +77,7 @@ std::string rectangle(const PipelineShape& p, const Timeline& t, int64_t stage, 
       "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" stroke=\"#ffffff\"/>"
       "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text></g>\n",
       stage, kWords[kind], a.microbatch, a.chunk, a.start / t.unit, a.finish / t.unit, x, y, width,
-      kRow - 2, kColours[kind], x + width / 2, y + kRow - 9,
+      kRow - 2, kColors[kind], x + width / 2, y + kRow - 9,
       p.interleave > 1 ? label(p, a).substr(1) : std::to_string(a.microbatch));
 }
 
