@@ -1,4 +1,4 @@
-// A piece of state to save.
+// What a rank saves: pieces of tensors.
 #pragma once
 
 #include <cstddef>

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "cli/arguments.h"
 #include "tensor/cpu_features.h"
+#include "tensor/process_limits.h"
 #include "train/progress.h"
 #include "train/run_device.h"
 
@@ -69,7 +70,7 @@ std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankInfo& place, const 
   o.hello.memory_bytes = read_cpu_features().memory_bytes;
   o.now_s = steady_s;
   o.wall_s = wall_s;
-  o.resident_bytes = train::resident_bytes;
+  o.resident_bytes = process_resident_bytes;
   o.end_process = [place](const std::string& why) {
     if (!why.empty())
       print_to(stderr,

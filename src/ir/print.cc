@@ -15,7 +15,7 @@
 //   buffers
 //     @13 hidden layer=0 mb=0 offset=179584
 //   calls
-//     #2 forward.layer layer=0 mb=0 buffers=@1,@11,@13,@14,@15 fresh=-
+//     #2 forward.layer layer=0 mb=0 buffers=@1,@11,@13,@14,@15 first_write=-
 #include "ir/print.h"
 
 #include <fmt/format.h>
@@ -322,21 +322,21 @@ class Printer {
     out_ += f.state ? " state\n" : "\n";
   }
 
-  void fresh(const Call& c) {
-    if (c.fresh.empty()) return;
+  void first_write(const Call& c) {
+    if (c.first_write.empty()) return;
     const Segment& segment = segments_.at(c.segment);
     std::string names;
-    for (size_t i = 0; i < c.fresh.size(); ++i)
-      if (c.fresh[i])
+    for (size_t i = 0; i < c.first_write.size(); ++i)
+      if (c.first_write[i])
         names +=
             fmt::format("{}{}", names.empty() ? "" : ",", kind_name(segment.buffers.at(i).kind));
-    say(" fresh={}", names.empty() ? "-" : names);
+    say(" first_write={}", names.empty() ? "-" : names);
   }
   void call(CallId id, const Call& c) {
     say("  #{} {}", id, segment_name(c.segment));
     labels(c.layer, c.microbatch);
     if (!c.buffers.empty()) say(" buffers=@{}", fmt::join(c.buffers, ",@"));
-    fresh(c);
+    first_write(c);
     if (c.comm != CommSpec{})
       say(" wire={}:{}:{}:{}", quoted(partners_of(c.comm)),
           quoted(std::string(name_of(c.comm.kind))), quoted(c.comm.label), c.comm.bytes);

@@ -26,20 +26,19 @@ double median_of(const std::deque<double>& x) {
 
 void DivergenceGuard::look_for_spike(double loss) {
   spiked_ = false;
-  if (quiet_ > 0) --quiet_;
-  if (rule_.spike <= 0 || quiet_ > 0 || history_.size() < kKnown) return;
+  if (cooldown_ > 0) --cooldown_;
+  if (rule_.spike <= 0 || cooldown_ > 0 || history_.size() < kKnown) return;
   median_before_ = median(history_);
   std::vector<double> distances;
   for (const double x : history_) distances.push_back(std::abs(x - median_before_));
   // When the losses hardly vary, the floor keeps ordinary steps from counting as spikes.
   const double noise = std::max(kNormal * median(distances), kLeastNoise * median_before_);
   spiked_ = loss - median_before_ > rule_.spike * noise;
-  if (spiked_) quiet_ = rule_.steps;
+  if (spiked_) cooldown_ = rule_.steps;
 }
 
 void DivergenceGuard::add(double loss) {
   CHECK(std::isfinite(loss), "a loss of {} is not judged here", loss);
-  // The spike is judged against the losses before it, so the new loss is added afterwards.
   look_for_spike(loss);
   history_.push_back(loss);
   if (history_.size() > kHistory) history_.pop_front();
@@ -57,10 +56,10 @@ double DivergenceGuard::limit() const {
 
 double DivergenceGuard::recent_median() const { return recent_.empty() ? 0 : median(recent_); }
 
-bool DivergenceGuard::ended_diverged() const { return is_high() && recent_median() > limit(); }
+bool DivergenceGuard::diverged_at_end() const { return is_high() && recent_median() > limit(); }
 
 bool DivergenceGuard::diverged() const {
-  return std::ssize(recent_) == rule_.steps && ended_diverged();
+  return std::ssize(recent_) == rule_.steps && diverged_at_end();
 }
 
 void DivergenceGuard::save(Tree& state) const {
