@@ -1,4 +1,4 @@
-// The clocks of the program, in seconds. Modules that tests run with a clock of their own take it
+// The clocks of the program, in seconds. Modules that tests run with a clock of their own get it as
 // as a std::function instead.
 #pragma once
 

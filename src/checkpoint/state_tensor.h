@@ -1,4 +1,4 @@
-// What a rank saves: pieces of tensors.
+// Pieces of tensors that a rank saves.
 #pragma once
 
 #include <cstddef>
