@@ -1,5 +1,5 @@
 // The clocks of the program, in seconds. Modules that tests run with a clock of their own get it as
-// as a std::function instead.
+// a std::function instead.
 #pragma once
 
 #include <chrono>
