@@ -26,10 +26,10 @@ def section(text, name):
 
 
 class Norm(nn.Module):
-    def __init__(self, width, centred):
+    def __init__(self, width, centered):
         super().__init__()
         self.gain = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width)) if centred else None
+        self.bias = nn.Parameter(torch.zeros(width)) if centered else None
 
     def forward(self, x):
         if self.bias is not None:

@@ -3,7 +3,7 @@
 #include "bench/kernels/limits.h"
 #include "kernels/elementwise.h"
 #include "kernels/gradient_norm.h"
-#include "kernels/initialise.h"
+#include "kernels/initialize.h"
 #include "kernels/update.h"
 
 namespace tessera::bench {
@@ -59,15 +59,15 @@ void cast(benchmark::State& state) {
 }
 BENCHMARK(cast)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-void initialise_normal(benchmark::State& state) {
+void initialize_normal(benchmark::State& state) {
   const Tensor y({kN});
-  for (auto _ : state) kernels::initialise_normal(y, {.key = 1}, omp_get_max_threads());
+  for (auto _ : state) kernels::initialize_normal(y, {.key = 1}, omp_get_max_threads());
   using benchmark::Counter;
   state.counters["elements/s"] =
       Counter(static_cast<double>(kN) * static_cast<double>(state.iterations()), Counter::kIsRate);
   report_bytes(state, 1.0 * kN * 4);
 }
-BENCHMARK(initialise_normal)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(initialize_normal)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace tessera::bench

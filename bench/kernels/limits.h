@@ -10,7 +10,7 @@
 #include <string>
 
 #include "kernels/elementwise.h"
-#include "kernels/initialise.h"
+#include "kernels/initialize.h"
 #include "kernels/matmul.h"
 #include "tensor/cpu_features.h"
 #include "tensor/tensor.h"

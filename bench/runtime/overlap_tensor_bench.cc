@@ -20,7 +20,9 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "bench/runtime/slow_link.h"
 #include "compile/compile.h"
 #include "ir/chunk.h"
@@ -57,11 +59,6 @@ compile::CompileRequest request_of(const Options& o, bool overlap) {
   return r;
 }
 
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
-
 // One program with memory of its own.
 class Run {
  public:
@@ -70,8 +67,8 @@ class Run {
     Program p = compile::compile(request_of(o, overlap), kernels->target());
     engine_ = std::make_unique<runtime::Engine>(
         std::vector<Program>{std::move(p)}, std::move(kernels),
-        runtime::EngineOptions{.world = &world, .now_s = clock_s});
-    engine_->initialise(7);
+        runtime::EngineOptions{.world = &world, .now_s = steady_s});
+    engine_->initialize(7);
     const runtime::BoundProgram& bound = executor().bound();
     for (const ValueId v : program().values.ids()) {
       if (program()[v].buffer == kNone) continue;
@@ -91,9 +88,9 @@ class Run {
     state[kLearningRate] = 1e-3;
     state[kLossScale] = 1;
     world_.barrier();
-    const double began = clock_s();
+    const double began = steady_s();
     executor().run(observe);
-    return clock_s() - began;
+    return steady_s() - began;
   }
   double loss() {
     const auto* report =
@@ -147,7 +144,7 @@ plan::Hardware hardware_of(Run& run, double link_bytes_per_s, double transfer_s)
   const runtime::Observer note = [&](const runtime::OpEvent& e) {
     const Op& op = *e.op.op;
     if (communicates(op)) return;
-    const double seconds = clock_s() - e.start_s;
+    const double seconds = steady_s() - e.start_s;
     const Cost cost = cost_of(op, local);
     const auto add = [&](Work& w, double work) { w.work += work, w.seconds += seconds; };
     if (cost.work == tessera::Work::kProduct) {

@@ -3,20 +3,15 @@
 // it.
 #pragma once
 
-#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <functional>
 #include <utility>
 
+#include "base/clock.h"
 #include "comm/world.h"
 
 namespace tessera {
-
-inline double clock_s() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
 
 // The link of a rank to all others, shared by its communicators.
 struct SlowLink {
@@ -26,7 +21,7 @@ struct SlowLink {
   // Returns when that many bytes more have been sent.
   double send(double bytes) {
     if (bytes_per_s <= 0) return 0;
-    free_s = std::max(free_s, clock_s()) + bytes / bytes_per_s;
+    free_s = std::max(free_s, steady_s()) + bytes / bytes_per_s;
     return free_s;
   }
 };
@@ -68,7 +63,7 @@ class SlowCommunicator final : public comm::Communicator {
     bool moved = inner_->progress();
     while (!under_way_.empty()) {
       const Pending& first = under_way_.front();
-      if (!inner_->done(first.inner) || clock_s() < first.over_s) break;
+      if (!inner_->done(first.inner) || steady_s() < first.over_s) break;
       close(first.own);
       under_way_.pop_front();
       moved = true;

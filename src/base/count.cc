@@ -41,6 +41,12 @@ std::string digits(double x) {
 
 }  // namespace
 
+std::string exact_text(double x) {
+  std::string s = fmt::format("{}", x);
+  if (s.find_first_of(".en") == std::string::npos) s += ".0";
+  return s;
+}
+
 std::string amount_text(double x) {
   const auto [number, prefix] = scaled(x);
   return fmt::format("{}{}{}", digits(number), *prefix != 0 ? " " : "", prefix);

@@ -16,6 +16,9 @@ inline double without_nan_sign(double x) {
 inline double mib(auto bytes) { return static_cast<double>(bytes) / (1 << 20); }
 inline double gib(auto bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
+// Returns the shortest digits that are read back as the same number, with a point or an exponent,
+// so that they are not read as an integer: "1.0", "0.1", "1e-08".
+std::string exact_text(double x);
 // Returns three digits and a decimal prefix: "1.19 M", "20 T", "450".
 std::string amount_text(double x);
 // Returns the same with a unit: "450 GB/s", "989 TFLOP/s", "12 B/s".

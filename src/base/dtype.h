@@ -38,4 +38,10 @@ struct F16 {
   explicit operator float() const;
 };
 
+// Returns x rounded to bf16 or f16; unchanged for other dtypes.
+inline float rounded_to(float x, DType type) {
+  if (type == DType::kBF16) return static_cast<float>(BF16(x));
+  return type == DType::kF16 ? static_cast<float>(F16(x)) : x;
+}
+
 }  // namespace tessera

@@ -3,8 +3,10 @@
 #include "base/tree.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/utf8.h"
 
@@ -40,14 +42,6 @@ void append_json_string(std::string& out, std::string_view s) {
   out += '"';
 }
 
-// Formats a double with a point or an exponent, so that it is read back as a double and not as an
-// integer.
-std::string number(double x) {
-  std::string s = fmt::format("{}", x);
-  if (s.find_first_of(".en") == std::string::npos) s += ".0";
-  return s;
-}
-
 void break_line(std::string& out, int indent, int depth) {
   if (indent == 0) return;
   out += '\n';
@@ -65,7 +59,7 @@ void append_json(std::string& out, const Tree& t, int indent, int depth) {
     out += fmt::format("{}", *i);
   } else if (const auto* d = std::get_if<double>(&t.value)) {
     // JSON has no NaN and no infinity.
-    out += std::isfinite(*d) ? number(*d) : "null";
+    out += std::isfinite(*d) ? exact_text(*d) : "null";
   } else if (const auto* s = t.as_string()) {
     append_json_string(out, *s);
   } else if (const auto* list = t.as_list()) {
@@ -128,6 +122,24 @@ std::optional<double> number_in(const Tree& tree) {
   if (const auto* whole = std::get_if<int64_t>(&tree.value)) return static_cast<double>(*whole);
   if (const auto* real = std::get_if<double>(&tree.value)) return *real;
   return std::nullopt;
+}
+
+std::string text_or_empty(const Tree* tree) {
+  const std::string* text = tree != nullptr ? tree->as_string() : nullptr;
+  return text != nullptr ? *text : "";
+}
+
+std::string_view kind_of(const Tree& value) {
+  constexpr std::array<std::string_view, 7> kKinds{
+      "null", "a truth value", "an integer", "a number", "a text", "a list", "an object"};
+  return kKinds[value.value.index()];
+}
+
+std::string keys_of(const Tree& object) {
+  std::string keys;
+  for (const auto& [key, value] : *object.as_members())
+    keys += (keys.empty() ? "'" : ", '") + key + "'";
+  return keys.empty() ? "nothing" : keys;
 }
 
 }  // namespace tessera

@@ -62,5 +62,12 @@ std::string to_yaml(const Tree& t);
 // Returns the value of an integer or a real number, and nothing for other values. Some writers of
 // JSON write 1.0 as 1, so a reader of real numbers must accept both.
 std::optional<double> number_in(const Tree& tree);
+// Returns the text of a value; empty if it is not a text, or nullptr.
+std::string text_or_empty(const Tree* tree);
+
+// Return the kind of a value, such as "an integer", and the keys of an object, such as "'a', 'b'"
+// or "nothing", for messages.
+std::string_view kind_of(const Tree& value);
+std::string keys_of(const Tree& object);
 
 }  // namespace tessera

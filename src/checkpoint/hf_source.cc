@@ -237,7 +237,7 @@ HfSource open_hf(const Path& folder) {
   const model::ModelFamily& family = model::rule_of(out.model.family);
   // In some families, files without an LM head mean that it is tied to the embedding.
   if (!out.files->find(std::string(family.hf_head))) model::tie_missing_head(out.model);
-  if (out.model.mtp_depth > 0 && !out.files->find(model::hf_ahead_tensor(out.model)))
+  if (out.model.mtp_depth > 0 && !out.files->find(model::hf_mtp_tensor(out.model)))
     out.model.mtp_depth = 0;
   check_generation(folder, family);
   add_tensors(match(*out.files, out.model, folder.string(), out.skipped), folder.string(), out);

@@ -35,12 +35,6 @@ constexpr int kMaxRank = 16;                        // a model's tensors have at
 constexpr int64_t kMaxCount = int64_t{1} << 53;     // limit for steps, tokens and bytes
 constexpr int64_t kMaxRanks = 1 << 24;
 
-Tree integers(const std::vector<int64_t>& values) {
-  Tree list = Tree::list();
-  for (const int64_t v : values) list.push(Tree(v));
-  return list;
-}
-
 // Returns the checksum of an object. Requires all 16 digits, so that a truncated number is not read
 // as another checksum.
 uint64_t checksum_member(const Tree& object, const std::string& source) {
@@ -237,12 +231,12 @@ Tree to_tree(const std::vector<StoredTensor>& tensors) {
     Tree tensor = Tree::object();
     tensor.set("name", Tree(t.name));
     tensor.set("dtype", Tree(std::string(name_of(t.dtype))));
-    tensor.set("shape", integers(t.shape.dims()));
+    tensor.set("shape", integer_list(t.shape.dims()));
     Tree pieces = Tree::list();
     for (const StoredPiece& p : t.pieces) {
       Tree piece = Tree::object();
-      piece.set("begin", integers(p.begin));
-      piece.set("end", integers(p.end));
+      piece.set("begin", integer_list(p.begin));
+      piece.set("end", integer_list(p.end));
       piece.set("file", Tree(p.file));
       piece.set("offset", Tree(p.offset));
       piece.set("bytes", Tree(p.bytes));

@@ -18,13 +18,6 @@
 namespace tessera::checkpoint {
 namespace {
 
-constexpr std::string_view kWeight = ".weight";
-
-std::string without_weight(std::string_view name) {
-  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
-  return std::string(name);
-}
-
 bool is_adapter(const StoredTensor& t) { return model::is_adapter(t.name); }
 
 std::string with(std::string name, std::string_view suffix) {
@@ -158,7 +151,7 @@ std::vector<Adapter> adapters_of(CheckpointReader& r, const StoredTensor& w,
   std::vector<Adapter> found;
   const auto of = parts.find(w.name);
   if (of == parts.end()) return found;
-  const std::string name = without_weight(w.name);
+  const std::string name = model::without_weight(w.name);
   if (r.find(with(name, model::kLoraA)) != nullptr) {
     const WeightPart all = {"", 0, 0, w.shape[0]};
     found.push_back(adapter_of(r, w, name, all, of->second[0], settings));
@@ -186,7 +179,7 @@ void require_adapters_of_parts(const CheckpointReader& checkpoint,
                                const model::ModelConfig& model) {
   if (!has_adapters(checkpoint)) return;
   for (const auto& [weight, modules] : parts_of_weights(model)) {
-    const std::string a = with(without_weight(weight), model::kLoraA);
+    const std::string a = with(model::without_weight(weight), model::kLoraA);
     if (!modules[0].part.name.empty() && checkpoint.find(a) != nullptr)
       throw Error(
           "{}: {} is the adapter of a packed weight as a whole, as earlier versions trained it. "

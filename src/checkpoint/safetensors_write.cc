@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/tree.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/tree_fields.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -19,12 +20,6 @@ std::string type_text(DType t) {
   return s;
 }
 
-Tree integers(std::initializer_list<int64_t> values) {
-  Tree list = Tree::list();
-  for (const int64_t v : values) list.push(Tree(v));
-  return list;
-}
-
 // Returns the header, which lists the tensors in the order of their data with their byte ranges. It
 // is padded with spaces, which JSON allows.
 std::string header_of(std::span<const SafetensorsPlan> tensors) {
@@ -37,7 +32,7 @@ std::string header_of(std::span<const SafetensorsPlan> tensors) {
     for (const int64_t n : t.shape.dims()) shape.push(Tree(n));
     entry.set("dtype", Tree(type_text(t.dtype)));
     entry.set("shape", std::move(shape));
-    entry.set("data_offsets", integers({at, at + t.bytes()}));
+    entry.set("data_offsets", integer_list({at, at + t.bytes()}));
     root.set(t.name, std::move(entry));
     at += t.bytes();
   }

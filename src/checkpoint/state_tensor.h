@@ -1,4 +1,4 @@
-// A piece of state to save.
+// Pieces of tensors that a rank saves.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,6 @@
 // column.
 #include "checkpoint/tree_fields.h"
 
-#include <array>
-
 #include "base/error.h"
 
 namespace tessera::checkpoint {
@@ -11,12 +9,6 @@ namespace tessera::checkpoint {
 std::string place_of(const std::string& source, const Tree& node) {
   if (node.line == 0) return source;
   return fmt::format("{}:{}:{}", source, node.line, node.column);
-}
-
-std::string_view kind_of(const Tree& node) {
-  constexpr std::array<std::string_view, 7> kKinds{
-      "null", "true or false", "an integer", "a number", "text", "a list", "an object"};
-  return kKinds[node.value.index()];
 }
 
 const Tree& member(const Tree& object, std::string_view name, const std::string& source) {
@@ -68,6 +60,12 @@ std::vector<int64_t> extents_member(const Tree& object, std::string_view name,
     extents.push_back(*i);
   }
   return extents;
+}
+
+Tree integer_list(const std::vector<int64_t>& values) {
+  Tree list = Tree::list();
+  for (const int64_t v : values) list.push(Tree(v));
+  return list;
 }
 
 }  // namespace tessera::checkpoint

@@ -26,7 +26,7 @@ std::vector<int64_t> extents_member(const Tree& object, std::string_view name,
 // Returns the text of the node itself; `name` is its name in the error.
 const std::string& text_of(const Tree& node, std::string_view name, const std::string& source);
 
-// Returns the kind of a node for messages: "an integer", "text", …
-std::string_view kind_of(const Tree& node);
+// Returns a list of the integers.
+Tree integer_list(const std::vector<int64_t>& values);
 
 }  // namespace tessera::checkpoint

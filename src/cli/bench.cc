@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/tree.h"
 #include "cli/rank.h"
@@ -42,18 +42,14 @@ namespace {
 constexpr double kWanted = 0.8;  // expected share of the bandwidth
 constexpr int64_t kCopied = 1ll << 30;
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 struct Limits {
   double copy = 0, bf16 = 0, f32 = 0;  // bytes per second, operations per second
 };
 
 Limits limits_of(const kernels::Backend& device, const CpuFeatures& cpu, double seconds) {
-  return {device.has_streams() ? measure::measure_copy(device, kCopied, now_s, seconds)
+  return {device.has_streams() ? measure::measure_copy(device, kCopied, steady_s, seconds)
                                : measure::measure_memory(cpu, device.threads(), seconds).copy,
-          device.matrix_rate(DType::kBF16, now_s), device.matrix_rate(DType::kF32, now_s)};
+          device.matrix_rate(DType::kBF16, steady_s), device.matrix_rate(DType::kF32, steady_s)};
 }
 
 double share_of(const measure::KernelRate& r, const Limits& l) {
@@ -113,7 +109,7 @@ int print_kernels(const std::string& device, int threads, double seconds, bool j
   measure::KernelSizes sizes;
   if (!gpu) sizes.sequences = 4;  // about a minute on a CPU, and larger than its caches
   const std::vector<measure::KernelRate> rates =
-      measure::measure_kernels(*backend, sizes, now_s, seconds);
+      measure::measure_kernels(*backend, sizes, steady_s, seconds);
   const std::string name = backend->model();
   if (json)
     fmt::print("{}\n", to_json(as_tree(name, limits, rates)));

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/tree.h"
 #include "cli/run_file.h"
@@ -25,10 +26,6 @@
 
 namespace tessera::cli {
 namespace {
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 constexpr int64_t kMostHostFileBytes = int64_t{64} << 20;
 

@@ -2,7 +2,7 @@
 //
 // Compiles the run for every pipeline stage as training would, and simulates one step of the
 // compiled programs with the figures of the machine (plan/simulate.h): nothing is executed, so the
-// machine need not exist. Neighboring layouts (plan/neighbours.h) are simulated as well, to propose
+// machine need not exist. Neighboring layouts (plan/neighbors.h) are simulated as well, to propose
 // a faster one, or one that fits; --search considers all layouts (plan/search.h).
 #include <filesystem>
 #include <limits>
@@ -20,7 +20,7 @@
 #include "data/source_list.h"
 #include "model/presets.h"
 #include "plan/explain.h"
-#include "plan/neighbours.h"
+#include "plan/neighbors.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
 #include "tensor/cpu_features.h"
@@ -59,7 +59,7 @@ std::string memory_text(const plan::Prediction& p) {
 
 // Prints the neighboring layouts that are faster.
 void propose(const Plan& plan, const plan::Prediction& now) {
-  const std::vector<plan::Tried> tried = plan::try_neighbours(
+  const std::vector<plan::Tried> tried = plan::try_neighbors(
       plan.request, plan.hardware, plan.software, plan.target, kWorthwhile * now.step_s, plan.ramp);
   std::string text;
   for (size_t i = 0; i < tried.size() && i < kProposals; ++i) {
@@ -88,8 +88,8 @@ void propose(const Plan& plan, const plan::Prediction& now) {
         fmt::format(" · host memory {}, with {} available per device", bytes_text(p.host_bytes()),
                     bytes_text(static_cast<int64_t>(d.host_memory_bytes)));
   const std::vector<plan::Tried> tried =
-      plan::try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
-                           std::numeric_limits<double>::infinity(), plan.ramp);
+      plan::try_neighbors(plan.request, plan.hardware, plan.software, plan.target,
+                          std::numeric_limits<double>::infinity(), plan.ramp);
   bool offloads = false;
   for (size_t i = 0; i < tried.size(); ++i) {
     // Shows the fastest layouts, and one that offloads, which needs no recomputation, even if the

@@ -6,14 +6,15 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/arguments.h"
 #include "tensor/cpu_features.h"
+#include "tensor/process_limits.h"
 #include "train/progress.h"
 #include "train/run_device.h"
 
@@ -36,13 +37,6 @@ std::string host_name() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   return name.data();
-}
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-double wall_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -76,7 +70,7 @@ std::unique_ptr<launch::Heartbeat> start_heartbeat(const RankInfo& place, const 
   o.hello.memory_bytes = read_cpu_features().memory_bytes;
   o.now_s = steady_s;
   o.wall_s = wall_s;
-  o.resident_bytes = train::resident_bytes;
+  o.resident_bytes = process_resident_bytes;
   o.end_process = [place](const std::string& why) {
     if (!why.empty())
       print_to(stderr,

@@ -1,9 +1,9 @@
 #include "cli/status_line.h"
+#include "base/clock.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <utility>
 
 #include "base/count.h"
@@ -16,10 +16,6 @@ namespace {
 
 constexpr double kTerminalPeriod_s = 0.2, kFilePeriod_s = 30;
 constexpr double kShort_s = 1;
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

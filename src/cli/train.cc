@@ -15,6 +15,7 @@
 #include <new>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "cli/checkpoint_file.h"
@@ -93,13 +94,6 @@ train::TaskEvaluation task_evaluation(const config::RunConfig& config, comm::Wor
     return results;
   };
   return out;
-}
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-double wall_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 // Returns the output for progress lines. mpirun and srun give each rank a terminal even if their

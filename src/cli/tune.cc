@@ -11,6 +11,7 @@
 #include <cmath>
 #include <thread>
 
+#include "base/clock.h"
 #include "checkpoint/durable.h"
 #include "cli/machine_files.h"
 #include "cli/show.h"
@@ -26,10 +27,6 @@
 
 namespace tessera::cli {
 namespace {
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string count(size_t n, std::string_view thing) { return counted(n, thing); }
 

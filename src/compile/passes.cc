@@ -95,10 +95,10 @@ constexpr Pass kPasses[] = {
        assign_optimizers(s.graph, c.request.groups, c.request.optimizer);
      },
      Invariant::kTypes},
-    {"drop_ahead", Level::kModel,
+    {"drop_mtp", Level::kModel,
      [](const Context& c) { return c.generates() && c.request.model.mtp_depth > 0; },
      "`model.mtp_depth` in programs `logits` and `decode`",
-     [](State& s, const Context&) { drop_ahead(s.graph); }, Invariant::kTypes},
+     [](State& s, const Context&) { drop_mtp(s.graph); }, Invariant::kTypes},
     {"keep_logits", Level::kModel, [](const Context& c) { return c.generates(); },
      "programs `logits` and `decode`", [](State& s, const Context&) { keep_logits(s.graph); },
      Invariant::kTypes},
@@ -123,23 +123,23 @@ constexpr Pass kPasses[] = {
      },
      "`compiler.cross_entropy: unfused`",
      [](State& s, const Context&) { unfuse_cross_entropy(s.graph); }, Invariant::kTypes},
-    {"materialise_attention", Level::kModel,
+    {"materialize_attention", Level::kModel,
      [](const Context& c) {
        return c.request.options.attention == AttentionKind::kUnfused &&
               c.request.kind != ProgramKind::kDecode;
      },
      "`compiler.attention: unfused`",
      [](State& s, const Context& c) {
-       materialise_attention(
+       materialize_attention(
            s.graph, c.request.options.attention_scores_dtype == AttentionScoresDType::kCompute);
      },
      Invariant::kTypes},
-    {"keep_masks", Level::kModel,
+    {"store_dropout_masks", Level::kModel,
      [](const Context& c) {
        return c.request.options.dropout_masks == DropoutMaskPolicy::kStore && c.trains();
      },
-     "`compiler.dropout_masks: store`", [](State& s, const Context&) { keep_masks(s.graph); },
-     Invariant::kTypes},
+     "`compiler.dropout_masks: store`",
+     [](State& s, const Context&) { store_dropout_masks(s.graph); }, Invariant::kTypes},
     {"save_expert_pairs", Level::kModel,
      [](const Context& c) {
        return c.request.model.experts > 0 && c.trains() && c.request.layout.expert == 1;
@@ -208,10 +208,12 @@ constexpr Pass kPasses[] = {
      "`compiler.grad_accum_dtype: weight`",
      [](State& s, const Context& c) { narrow_gradients(s.graph, type_of(c.request.precision)); },
      Invariant::kSameBytes},
-    {"accumulate_apart", Level::kDifferentiated,
+    {"separate_accumulation", Level::kDifferentiated,
      [](const Context& c) { return c.trains() && !c.request.options.fuse_grad_accumulation; },
      "`compiler.fuse_grad_accumulation: false`",
-     [](State& s, const Context& c) { accumulate_apart(s.graph, type_of(c.request.precision)); },
+     [](State& s, const Context& c) {
+       separate_accumulation(s.graph, type_of(c.request.precision));
+     },
      Invariant::kSameBytes},
     {"multiply_in_fp8", Level::kDifferentiated,
      [](const Context& c) {
@@ -243,12 +245,12 @@ constexpr Pass kPasses[] = {
      Invariant::kSameBytes},
     {"assign_stages", Level::kDifferentiated, always, "always", run_assign_stages,
      Invariant::kSameBytes},
-    {"drop_sharded_ahead", Level::kDifferentiated,
+    {"drop_sharded_mtp", Level::kDifferentiated,
      [](const Context& c) {
        return c.request.kind == ProgramKind::kValidate && c.request.model.mtp_depth > 0;
      },
      "`model.mtp_depth` in the program `validate`",
-     [](State& s, const Context&) { drop_ahead(s.graph); }, Invariant::kSameBytes},
+     [](State& s, const Context&) { drop_mtp(s.graph); }, Invariant::kSameBytes},
     {"lower", Level::kSegments, always, "always", run_lower, Invariant::kLayout},
     {"move_state", Level::kSegments, offloads_optimizer, "`layout.offload: optimizer`",
      [](State& s, const Context&) { move_state(s.lowered); }, Invariant::kLayout},

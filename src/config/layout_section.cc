@@ -85,7 +85,7 @@ void check_mup(const RunConfig& run, KeyErrors& errors) {
 
 // Adafactor's factors are laid out by the GEMMs of a program, and the program that validates lacks
 // those of the modules.
-void check_ahead(const RunConfig& run, KeyErrors& errors) {
+void check_mtp(const RunConfig& run, KeyErrors& errors) {
   if (run.model.mtp_depth == 0) return;
   for (const auto& [key, kind] : optimizer_kinds(run))
     if (traits_of(kind).factored)
@@ -100,7 +100,7 @@ void check_ahead(const RunConfig& run, KeyErrors& errors) {
 void check_policies(const RunConfig& run, KeyErrors& errors) {
   check_average(run, errors);
   check_mup(run, errors);
-  check_ahead(run, errors);
+  check_mtp(run, errors);
   const compile::Layout& l = run.layout;
   if (!is_recomputation(l.recompute, run.model.all_layers()))
     errors.add(

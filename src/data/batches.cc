@@ -278,9 +278,9 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
     std::iota(out.samples.begin(), out.samples.end(), first);
     const std::span<const int32_t> documents =
         out.documents.empty() ? std::span<const int32_t>() : slot.documents;
-    for (size_t d = 0; d < out.ahead.size(); ++d)
-      fill_ahead(slot.tokens, slot.labels, documents, shape.micro, static_cast<int64_t>(d) + 1,
-                 out.part, out.ahead[d]);
+    for (size_t d = 0; d < out.mtp.size(); ++d)
+      fill_mtp(slot.tokens, slot.labels, documents, shape.micro, static_cast<int64_t>(d) + 1,
+               out.part, out.mtp[d]);
   });
 }
 
@@ -309,9 +309,9 @@ int64_t place_in_row(RowPart part, int64_t kept, int64_t t) {
 
 }  // namespace
 
-void fill_ahead(std::span<const int32_t> tokens, std::span<const int32_t> labels,
-                std::span<const int32_t> documents, int64_t rows, int64_t depth, RowPart part,
-                const AheadView& out) {
+void fill_mtp(std::span<const int32_t> tokens, std::span<const int32_t> labels,
+              std::span<const int32_t> documents, int64_t rows, int64_t depth, RowPart part,
+              const MtpView& out) {
   const int64_t length = std::ssize(tokens) / rows, kept = length / part.count;
   CHECK(std::ssize(out.tokens) == rows * kept && std::ssize(out.labels) == rows * kept,
         "{} and {} tokens of {} rows of {}", out.tokens.size(), out.labels.size(), rows, kept);

@@ -117,14 +117,14 @@ void copy_part(std::span<const int32_t> whole, int64_t rows, RowPart part, std::
 // The inputs of one depth d of multi-token prediction: at position t the token and the label of
 // position t + d of the row, or token 0 and kIgnoredLabel after its end. With documents, labels in
 // another document than position t are kIgnoredLabel.
-struct AheadView {
+struct MtpView {
   std::span<int32_t> tokens, labels;  // [b, T / part.count]
 };
 
 // Writes the rows of depth `depth`. `documents`: [rows, T], or empty.
-void fill_ahead(std::span<const int32_t> tokens, std::span<const int32_t> labels,
-                std::span<const int32_t> documents, int64_t rows, int64_t depth, RowPart part,
-                const AheadView& out);
+void fill_mtp(std::span<const int32_t> tokens, std::span<const int32_t> labels,
+              std::span<const int32_t> documents, int64_t rows, int64_t depth, RowPart part,
+              const MtpView& out);
 
 // The memory to which a micro-batch is written, in rows (SampleRow).
 struct BatchView {
@@ -137,7 +137,7 @@ struct BatchView {
   std::span<int32_t> answers = {};    // [b, T / part.count]
   std::span<double> references = {};  // [b, R]
   RowPart part = {};
-  std::vector<AheadView> ahead = {};  // by depth, from 1; empty: not needed
+  std::vector<MtpView> mtp = {};  // by depth, from 1; empty: not needed
 };
 
 // Writes a sample to the front of `out` [T + 1] and returns the number of its tokens: fewer than

@@ -31,19 +31,6 @@ constexpr std::array kTrainKeys{"train", "training", "weight"};
 // Keys that are the prompt, or a part of it, in data of other forms.
 constexpr std::array kPromptKeys{"input", "query", "context", "system", "system_prompt"};
 
-const char* kind_of(const Tree& value) {
-  constexpr std::array kKinds{"null",   "a truth value", "an integer", "a number",
-                              "a text", "a list",        "an object"};
-  return kKinds[value.value.index()];
-}
-
-std::string keys_of(const Tree& object) {
-  std::string keys;
-  for (const auto& [key, value] : *object.as_members())
-    keys += (keys.empty() ? "'" : ", '") + key + "'";
-  return keys.empty() ? "nothing" : keys;
-}
-
 const Tree::List& list_of(const Tree& value, std::string_view key, const std::string& place) {
   if (value.as_list() == nullptr)
     throw Error("{}: '{}' is {}, expected a list", place, key, kind_of(value));

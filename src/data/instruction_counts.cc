@@ -45,7 +45,7 @@ std::string describe(const InstructionCounts& c) {
                   c.positions == 0 ? 0 : 100 * ratio(c.padding, c.positions));
   if (!c.forms.empty()) line += " · form: " + c.forms;
   if (!c.unread.empty()) line += fmt::format(" · keys not read: {}", fmt::join(c.unread, ", "));
-  if (c.cut > 0) line += fmt::format(" · truncated: {}", format_count(c.cut));
+  if (c.truncated > 0) line += fmt::format(" · truncated: {}", format_count(c.truncated));
   const std::string reasons = skipped_reasons(c);
   if (!reasons.empty()) line += fmt::format(" · skipped: {}", reasons);
   return line;
@@ -61,7 +61,7 @@ Tree to_tree(const InstructionCounts& c) {
   t.set("tokens", Tree(c.tokens));
   t.set("response_tokens", Tree(c.response_tokens));
   t.set("padding", Tree(c.padding));
-  t.set("cut", Tree(c.cut));
+  t.set("truncated", Tree(c.truncated));
   if (!c.forms.empty()) t.set("forms", Tree(c.forms));
   if (!c.unread.empty()) t.set("unread_keys", texts(c.unread));
   if (!c.warnings.empty()) t.set("warnings", texts(c.warnings));

@@ -20,7 +20,7 @@ struct InstructionCounts {
   int64_t response_tokens = 0;  // tokens with a loss
   int64_t padding = 0;          // positions without a token, over all rows
   int64_t positions = 0;        // positions of all rows
-  int64_t cut = 0;              // truncated examples (data.long_examples = truncate)
+  int64_t truncated = 0;        // truncated examples (data.long_examples = truncate)
   int64_t skipped_long = 0;     // examples longer than a row (data.long_examples = skip)
   int64_t skipped_empty = 0;    // examples in which no response is left after truncation
 

@@ -28,20 +28,6 @@ struct Turn {
   std::string prompt, response;
 };
 
-const char* kind_of(const Tree& value) {
-  constexpr std::array kKinds{"null",   "a truth value", "an integer", "a number",
-                              "a text", "a list",        "an object"};
-  return kKinds[value.value.index()];
-}
-
-std::string keys_of(const Tree& object) {
-  std::string keys;
-  for (const auto& [key, value] : *object.as_members()) {
-    keys += (keys.empty() ? "'" : ", '") + key + "'";
-  }
-  return keys.empty() ? "nothing" : keys;
-}
-
 const std::string& text_of(const Tree& object, const std::string& key, const std::string& place) {
   const Tree* value = object.find(key);
   if (value == nullptr) {
@@ -256,7 +242,7 @@ void InstructionData::end_pair(size_t response, Line line, const std::string& pl
   // The target is truncated first, since that does not move the source.
   if (target > most_target) cut(response + most_target, target - most_target);
   if (source > most) cut(start + most, source - most);
-  counts_.cut += !fits;
+  counts_.truncated += !fits;
   starts_.push_back(std::ssize(ids_));
   lines_.push_back(line);
   CHECK(examples() < std::numeric_limits<int32_t>::max(), "{} examples", examples());
@@ -284,7 +270,7 @@ void InstructionData::end_example(Line line, const std::string& place) {
   ids_.resize(start + kept);
   learned_.resize(ids_.size());
   if (kept > 0) {
-    counts_.cut += size > kept;
+    counts_.truncated += size > kept;
     starts_.push_back(std::ssize(ids_));
     lines_.push_back(line);
   }

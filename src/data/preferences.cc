@@ -282,7 +282,7 @@ bool PreferenceData::cut_pair(size_t start, size_t middle, const std::string& pl
     ++counts_.skipped_empty;
     return false;
   }
-  counts_.cut += fits ? 0 : 1;
+  counts_.truncated += fits ? 0 : 1;
   starts_.push_back(static_cast<int64_t>(middle));
   starts_.push_back(std::ssize(ids_));
   return true;

@@ -58,7 +58,7 @@ class SentencePieceTokenizer::Library {
   }
   // Returns the text after the model's normalization: the concatenation of the pieces of any
   // segmentation.
-  std::string normalised(std::string_view text) const {
+  std::string normalized(std::string_view text) const {
     sentencepiece::ImmutableSentencePieceText pieces;
     const auto status = processor_.Encode({text.data(), text.size()}, pieces.mutable_proto());
     if (!status.ok())
@@ -157,7 +157,7 @@ void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>&
     ours.replaced_bytes = ours.invalid_bytes;
     report->add(ours);
   }
-  if (unigram_) return unigram_->cut(library_->normalised(text), ids);
+  if (unigram_) return unigram_->cut(library_->normalized(text), ids);
   if (!words_apart_) return library_->encode(text, ids);
   cache.begin(fingerprint_);
   size_t from = 0;

@@ -15,10 +15,10 @@ constexpr EnumArray<Queue, std::string_view> kQueueNames = {
     "receive_forward", "send_backward", "receive_backward", "tensor"};
 // In the order of Phase.
 constexpr EnumArray<Phase, std::string_view> kPhaseNames = {"forward",
-                                                            "light",
-                                                            "again",
+                                                            "forward_no_save",
+                                                            "recompute",
                                                             "backward",
-                                                            "weights",
+                                                            "weight_backward",
                                                             "",
                                                             "pack",
                                                             "clear",
@@ -94,9 +94,9 @@ std::optional<int8_t> place_named(std::string_view s) {
   return std::nullopt;
 }
 
-// "batch.ahead_labels2" is the value of the second depth.
+// "batch.mtp_labels2" is the value of the second depth.
 bool is_value_name(Role r, std::string_view name) {
-  const bool several = r == Role::kAheadTokens || r == Role::kAheadLabels;
+  const bool several = r == Role::kMtpTokens || r == Role::kMtpLabels;
   if (!several) return name == value_name(r);
   if (!name.starts_with(value_name(r))) return false;
   name.remove_prefix(value_name(r).size());

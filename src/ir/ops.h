@@ -15,7 +15,6 @@
 #include "ir/ops/communicate.h"
 #include "ir/ops/cross_entropy.h"
 #include "ir/ops/dequantize.h"
-#include "ir/ops/divided_cross_entropy.h"
 #include "ir/ops/dropout.h"
 #include "ir/ops/embedding.h"
 #include "ir/ops/expert_bias.h"
@@ -25,7 +24,7 @@
 #include "ir/ops/head_norm.h"
 #include "ir/ops/heads.h"
 #include "ir/ops/latent_heads.h"
-#include "ir/ops/materialised_attention.h"
+#include "ir/ops/materialized_attention.h"
 #include "ir/ops/matmul.h"
 #include "ir/ops/muon.h"
 #include "ir/ops/norm.h"
@@ -36,6 +35,7 @@
 #include "ir/ops/step.h"
 #include "ir/ops/sum.h"
 #include "ir/ops/update.h"
+#include "ir/ops/vocab_parallel_cross_entropy.h"
 
 namespace tessera {
 
@@ -53,80 +53,80 @@ template <size_t... kIndex>
 TypeList<OnePassUpdate<kOnePassOptimizers[kIndex]>...> updates(std::index_sequence<kIndex...>);
 using OnePassUpdates = decltype(updates(std::make_index_sequence<kOnePassOptimizers.size()>()));
 
-using OpTypes = decltype(joined(TypeList<Embedding,            //
-                                         EmbeddingGrad,        //
-                                         Norm,                 //
-                                         NormGrad,             //
-                                         RmsNorm,              //
-                                         RmsNormGrad,          //
-                                         Matmul,               //
-                                         MatmulGradInput,      //
-                                         MatmulGradWeight,     //
-                                         HeadNorm,             //
-                                         HeadNormGrad,         //
-                                         HeadSquares,          //
-                                         HeadSquaresGrad,      //
-                                         Rotary,               //
-                                         RepeatHeads,          //
-                                         RepeatHeadsGrad,      //
-                                         JoinHeads,            //
-                                         SplitHeads,           //
-                                         JoinPair,             //
-                                         SplitPair,            //
-                                         AddPart,              //
-                                         TakePart,             //
-                                         AdaptedSquares,       //
-                                         ScalePart,            //
-                                         ScalePartGrad,        //
-                                         DequantizeNf4,        //
-                                         LatentHeads,          //
-                                         LatentHeadsGrad,      //
-                                         Attention,            //
-                                         AttentionGrad,        //
-                                         AttentionSinksGrad,   //
-                                         CachedAttention,      //
-                                         AttentionScores,      //
-                                         AttentionScoresGrad,  //
-                                         Softmax,              //
-                                         SoftmaxGrad,          //
-                                         AttentionMix,         //
-                                         AttentionMixGrad,     //
-                                         Gelu,                 //
-                                         GeluGrad,             //
-                                         GatedActivation,      //
-                                         GatedActivationGrad,  //
-                                         Route,                //
-                                         RouteGrad,            //
-                                         ExpertCapacity,       //
-                                         RouterLoss,           //
-                                         RouterLossGrad,       //
-                                         RouterLoad,           //
-                                         BalanceUpdate,        //
-                                         Experts,              //
-                                         ExpertsGrad,          //
-                                         ExpertBias,           //
-                                         ExpertBiasGrad,       //
-                                         Sum,                  //
-                                         Scale,                //
-                                         SoftCap,              //
-                                         Accumulate,           //
-                                         BiasGrad,             //
-                                         Dropout,              //
-                                         DropoutGrad,          //
-                                         Cast,                 //
-                                         Copy,                 //
-                                         CrossEntropy,         //
-                                         LinearCrossEntropy,   //
-                                         LogitsMax,            //
-                                         LogitsSums,           //
-                                         DividedCrossEntropy,  //
-                                         LogitsSumsGrad,       //
-                                         AnswerSums,           //
-                                         AnswerSumsGrad,       //
-                                         PreferenceLoss,       //
-                                         Clear,                //
-                                         Pack,                 //
-                                         Squares,              //
+using OpTypes = decltype(joined(TypeList<Embedding,                  //
+                                         EmbeddingGrad,              //
+                                         Norm,                       //
+                                         NormGrad,                   //
+                                         RmsNorm,                    //
+                                         RmsNormGrad,                //
+                                         Matmul,                     //
+                                         MatmulGradInput,            //
+                                         MatmulGradWeight,           //
+                                         HeadNorm,                   //
+                                         HeadNormGrad,               //
+                                         HeadSquares,                //
+                                         HeadSquaresGrad,            //
+                                         Rotary,                     //
+                                         RepeatHeads,                //
+                                         RepeatHeadsGrad,            //
+                                         JoinHeads,                  //
+                                         SplitHeads,                 //
+                                         JoinPair,                   //
+                                         SplitPair,                  //
+                                         AddPart,                    //
+                                         TakePart,                   //
+                                         AdaptedSquares,             //
+                                         ScalePart,                  //
+                                         ScalePartGrad,              //
+                                         DequantizeNf4,              //
+                                         LatentHeads,                //
+                                         LatentHeadsGrad,            //
+                                         Attention,                  //
+                                         AttentionGrad,              //
+                                         AttentionSinksGrad,         //
+                                         CachedAttention,            //
+                                         AttentionScores,            //
+                                         AttentionScoresGrad,        //
+                                         Softmax,                    //
+                                         SoftmaxGrad,                //
+                                         AttentionMix,               //
+                                         AttentionMixGrad,           //
+                                         Gelu,                       //
+                                         GeluGrad,                   //
+                                         GatedActivation,            //
+                                         GatedActivationGrad,        //
+                                         Route,                      //
+                                         RouteGrad,                  //
+                                         ExpertCapacity,             //
+                                         RouterLoss,                 //
+                                         RouterLossGrad,             //
+                                         RouterLoad,                 //
+                                         BalanceUpdate,              //
+                                         Experts,                    //
+                                         ExpertsGrad,                //
+                                         ExpertBias,                 //
+                                         ExpertBiasGrad,             //
+                                         Sum,                        //
+                                         Scale,                      //
+                                         SoftCap,                    //
+                                         Accumulate,                 //
+                                         BiasGrad,                   //
+                                         Dropout,                    //
+                                         DropoutGrad,                //
+                                         Cast,                       //
+                                         Copy,                       //
+                                         CrossEntropy,               //
+                                         LinearCrossEntropy,         //
+                                         LogitsMax,                  //
+                                         LogitsSums,                 //
+                                         VocabParallelCrossEntropy,  //
+                                         LogitsSumsGrad,             //
+                                         AnswerSums,                 //
+                                         AnswerSumsGrad,             //
+                                         PreferenceLoss,             //
+                                         Clear,                      //
+                                         Pack,                       //
+                                         Squares,                    //
                                          Clip>(),
                                 OnePassUpdates(),
                                 TypeList<WeightAverage,     //

@@ -221,7 +221,7 @@ Block Parser::block() {
   ops(b.forward);
   heading("backward");
   ops(b.backward);
-  if (take_word("weights")) {
+  if (take_word("weight_backward")) {
     line_end();
     ops(b.weights);
   }
@@ -319,11 +319,11 @@ void Parser::call_ids(const char* wanted, std::vector<CallId>& list) {
   while (take_mark(','));
 }
 
-// fresh=KIND,KIND for parameters that the call writes instead of adding to them, or fresh=- for
-// none.
-void Parser::fresh(const Program& p, Call& c) {
+// first_write=KIND,KIND for parameters that the call writes instead of adding to them, or
+// first_write=- for none.
+void Parser::first_write(const Program& p, Call& c) {
   const Segment& s = p.segment(c);
-  c.fresh.assign(s.buffers.size(), false);
+  c.first_write.assign(s.buffers.size(), false);
   if (take_mark('-')) return;
   do {
     const Token& at = peek();
@@ -331,7 +331,7 @@ void Parser::fresh(const Program& p, Call& c) {
     size_t i = 0;
     while (i < s.buffers.size() && s.buffers[i].kind != wanted) ++i;
     if (i == s.buffers.size()) fail(at, fmt::format("a kind that is a parameter of {}", s.name()));
-    c.fresh[i] = true;
+    c.first_write[i] = true;
   } while (take_mark(','));
 }
 
@@ -375,8 +375,8 @@ void Parser::call_option(const Program& p, Call& c) {
   } else if (take_key("buffers")) {
     do c.buffers.push_back(id<BufferId>('@', p.buffers.size(), "a buffer"));
     while (take_mark(','));
-  } else if (take_key("fresh")) {
-    fresh(p, c);
+  } else if (take_key("first_write")) {
+    first_write(p, c);
   } else if (take_key("wire")) {
     wire(c.comm);
   } else if (take_key("after")) {
@@ -384,7 +384,7 @@ void Parser::call_option(const Program& p, Call& c) {
   } else if (take_key("before_step")) {
     call_ids("a call", c.before_step);
   } else {
-    fail(peek(), "layer=, mb=, buffers=, fresh=, wire=, after= or before_step=");
+    fail(peek(), "layer=, mb=, buffers=, first_write=, wire=, after= or before_step=");
   }
 }
 

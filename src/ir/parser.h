@@ -102,7 +102,7 @@ class Parser : OpParser {
   void buffers(Program& p);
   void calls(Program& p);
   void call_option(const Program& p, Call& c);
-  void fresh(const Program& p, Call& c);
+  void first_write(const Program& p, Call& c);
   void wire(CommSpec& w);
   void call_ids(const char* wanted, std::vector<CallId>& list);
 

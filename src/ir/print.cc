@@ -15,7 +15,7 @@
 //   buffers
 //     @13 hidden layer=0 mb=0 offset=179584
 //   calls
-//     #2 forward.layer layer=0 mb=0 buffers=@1,@11,@13,@14,@15 fresh=-
+//     #2 forward.layer layer=0 mb=0 buffers=@1,@11,@13,@14,@15 first_write=-
 #include "ir/print.h"
 
 #include <fmt/format.h>
@@ -26,6 +26,7 @@
 #include <map>
 
 #include "base/config.h"
+#include "base/count.h"
 #include "base/error.h"
 #include "ir/names.h"
 
@@ -55,23 +56,16 @@ std::string quoted(const std::string& s) {
 
 std::string name(const std::string& s) { return is_word(s) ? s : quoted(s); }
 
-// Prints a double so that it is read back as a double and not as an integer.
-std::string number(double x) {
-  std::string s = fmt::format("{}", x);
-  if (s.find_first_of(".en") == std::string::npos) s += ".0";
-  return s;
-}
-
 // Texts of attributes. Those that refer to a program are in Printer.
 std::string constant(bool x) { return x ? "1" : "0"; }
 std::string constant(int64_t x) { return fmt::format("{}", x); }
-std::string constant(double x) { return number(x); }
+std::string constant(double x) { return exact_text(x); }
 std::string constant(DType t) { return quoted(std::string(name_of(t))); }
 std::string constant(const std::optional<DType>& t) { return t ? constant(*t) : ""; }
 std::string constant(const Shape& s) { return quoted(fmt::format("{}", fmt::join(s.dims(), "x"))); }
 std::string constant(const std::vector<double>& list) {
   std::vector<std::string> texts;
-  for (const double x : list) texts.push_back(number(x));
+  for (const double x : list) texts.push_back(exact_text(x));
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 std::string constant(const GroupRef& g) { return quoted(to_string(g)); }
@@ -84,11 +78,6 @@ std::map<std::string, int> count_names(const IdVector<I, T>& list) {
   std::map<std::string, int> count;
   for (const T& t : list) ++count[entry_name(t)];
   return count;
-}
-
-bool is_computed(Role r) {
-  return r == Role::kActivation || r == Role::kScratch || r == Role::kHidden ||
-         r == Role::kHiddenGradient;
 }
 
 class Printer {
@@ -204,8 +193,8 @@ class Printer {
       if (v.decays) out_ += " decays";
       if (v.frozen) out_ += " frozen";
       if (v.policy != 0) say(" policy={}", v.policy);
-      if (v.initial.std != 0) say(" std={}", number(v.initial.std));
-      if (v.initial.constant != 0) say(" constant={}", number(v.initial.constant));
+      if (v.initial.std != 0) say(" std={}", exact_text(v.initial.std));
+      if (v.initial.constant != 0) say(" constant={}", exact_text(v.initial.constant));
       if (v.parent)
         say(" whole={} {} first={} copies={}", name(v.parent->name), to_string(v.parent->shape),
             v.parent->first, v.parent->copies);
@@ -290,7 +279,7 @@ class Printer {
     out_ += "  backward\n";
     for (const Op& o : b.backward) op(o);
     if (b.weights.empty()) return;
-    out_ += "  weights\n";
+    out_ += "  weight_backward\n";
     for (const Op& o : b.weights) op(o);
   }
 
@@ -333,21 +322,21 @@ class Printer {
     out_ += f.state ? " state\n" : "\n";
   }
 
-  void fresh(const Call& c) {
-    if (c.fresh.empty()) return;
+  void first_write(const Call& c) {
+    if (c.first_write.empty()) return;
     const Segment& segment = segments_.at(c.segment);
     std::string names;
-    for (size_t i = 0; i < c.fresh.size(); ++i)
-      if (c.fresh[i])
+    for (size_t i = 0; i < c.first_write.size(); ++i)
+      if (c.first_write[i])
         names +=
             fmt::format("{}{}", names.empty() ? "" : ",", kind_name(segment.buffers.at(i).kind));
-    say(" fresh={}", names.empty() ? "-" : names);
+    say(" first_write={}", names.empty() ? "-" : names);
   }
   void call(CallId id, const Call& c) {
     say("  #{} {}", id, segment_name(c.segment));
     labels(c.layer, c.microbatch);
     if (!c.buffers.empty()) say(" buffers=@{}", fmt::join(c.buffers, ",@"));
-    fresh(c);
+    first_write(c);
     if (c.comm != CommSpec{})
       say(" wire={}:{}:{}:{}", quoted(partners_of(c.comm)),
           quoted(std::string(name_of(c.comm.kind))), quoted(c.comm.label), c.comm.bytes);

@@ -14,7 +14,7 @@
 //   buffers
 //     @7 layer.weights layer=3 offset=24576 state
 //   calls
-//     #7 head mb=0 buffers=@3,@5 fresh=head.gradients,report after=#1 before_step=#9
+//     #7 head mb=0 buffers=@3,@5 first_write=head.gradients,report after=#1 before_step=#9
 //
 // Computed values are shown as %number; others, buffer kinds and segments by name if it is unique.
 // The placement of a value on a mesh axis is shown only if it is not replicated (place=tensor:0,

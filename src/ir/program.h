@@ -143,7 +143,8 @@ struct Call {
   SegmentId segment = kNone;
   int64_t layer = kNone, microbatch = kNone;
   std::vector<BufferId> buffers;  // one per parameter of the segment
-  std::vector<bool> fresh;  // per buffer: this call is the first that adds to it, so it writes
+  // Per buffer: this call is the first that adds to it, so it writes.
+  std::vector<bool> first_write;
   CommSpec comm;
   std::vector<CallId> after, before_step;
   bool operator==(const Call&) const = default;

@@ -24,18 +24,18 @@ enum class Role : uint8_t {
   kTokens,          // token ids
   kLabels,          // token ids to predict
   kPositions,
-  kSamples,      // indices of the samples
-  kDocuments,    // index of the document of each token
-  kAheadTokens,  // token ids some positions ahead, one value per depth (multi-token prediction)
-  kAheadLabels,  // labels likewise
-  kAnswers,      // number of the answer that each label belongs to; -1: none
-  kReferences,   // figures of the answers of a row: see ir/ops/preference.h
-  kSource,       // token ids that an encoder reads
-  kStep,         // learning rate, step number, seed: see ir/state.h
-  kReport,       // loss, tokens, squares: see ir/state.h
-  kLogits,       // logits of all tokens, for the host
-  kCache,        // keys and values of the tokens processed so far
-  kHidden,       // hidden states between blocks
+  kSamples,     // indices of the samples
+  kDocuments,   // index of the document of each token
+  kMtpTokens,   // token ids some positions ahead, one value per depth (multi-token prediction)
+  kMtpLabels,   // labels likewise
+  kAnswers,     // number of the answer that each label belongs to; -1: none
+  kReferences,  // figures of the answers of a row: see ir/ops/preference.h
+  kSource,      // token ids that an encoder reads
+  kStep,        // learning rate, step number, seed: see ir/state.h
+  kReport,      // loss, tokens, squares: see ir/state.h
+  kLogits,      // logits of all tokens, for the host
+  kCache,       // keys and values of the tokens processed so far
+  kHidden,      // hidden states between blocks
   kHiddenGradient,
   kActivation,  // inside a block; saved if the backward reads it
   kScratch,     // gradients of activations, workspaces: exist within one segment
@@ -58,10 +58,16 @@ constexpr bool starts_as_weight(Role r) { return r == Role::kIterate || r == Rol
 // Returns true if the host writes it for each micro-batch.
 constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
 
+// Returns true for values that ops of blocks compute.
+constexpr bool is_computed(Role r) {
+  return r == Role::kActivation || r == Role::kScratch || r == Role::kHidden ||
+         r == Role::kHiddenGradient;
+}
+
 // Returns the name of a role in printed programs. All roles of batches are printed as "batch", and
 // report and logits both as "report"; the name of the value distinguishes them.
 std::string_view name_of(Role r);
 // Returns the name of the only value with that role; empty for roles that many values have. A name
-// of kAheadTokens and kAheadLabels is followed by the value's depth, from 1.
+// of kMtpTokens and kMtpLabels is followed by the value's depth, from 1.
 std::string_view value_name(Role r);
 }  // namespace tessera

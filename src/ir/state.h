@@ -28,8 +28,8 @@ enum ReportSlot : int {
   kBusiestExpert = 7,  // load of a layer's busiest expert / mean load, times the same tokens
   kLoadEntropy = 8,    // entropy of a layer's loads / that of even loads, times the same tokens
   kZLoss = 9,          // z-loss of the logits, over the loss tokens
-  kAheadLoss = 10,     // cross-entropy of multi-token prediction, over its own loss tokens …
-  kAheadTokens = 11,   // … and their number, both summed over the depths
+  kMtpLoss = 10,       // cross-entropy of multi-token prediction, over its own loss tokens …
+  kMtpTokens = 11,     // … and their number, both summed over the depths
   // Of losses of preferences (ir/ops/preference.h), where kLossTokens counts pairs. Sums over the
   // pairs; of kto, over the desirable and over the undesirable examples.
   kChosenReward = 12,

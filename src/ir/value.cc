@@ -29,8 +29,8 @@ constexpr EnumArray<Role, RoleName> kRoleNames = {RoleName{"weight", ""},
                                                   RoleName{"batch", "batch.positions"},
                                                   RoleName{"batch", "batch.samples"},
                                                   RoleName{"batch", "batch.documents"},
-                                                  RoleName{"batch", "batch.ahead_tokens"},
-                                                  RoleName{"batch", "batch.ahead_labels"},
+                                                  RoleName{"batch", "batch.mtp_tokens"},
+                                                  RoleName{"batch", "batch.mtp_labels"},
                                                   RoleName{"batch", "batch.answers"},
                                                   RoleName{"batch", "batch.references"},
                                                   RoleName{"batch", "batch.source"},
@@ -49,7 +49,8 @@ std::string_view name_of(Role r) { return kRoleNames.at(r).word; }
 std::string_view value_name(Role r) { return kRoleNames.at(r).value; }
 
 std::string_view suffix_of(CopyKind c) {
-  constexpr EnumArray<CopyKind, std::string_view> kSuffixes = {"", ".light", ".again", ".host"};
+  constexpr EnumArray<CopyKind, std::string_view> kSuffixes = {"", ".forward_no_save", ".recompute",
+                                                               ".host"};
   return kSuffixes.at(c);
 }
 

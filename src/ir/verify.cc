@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -23,11 +22,6 @@ namespace tessera {
 namespace {
 
 using Findings = std::vector<std::string>;
-
-std::string op_name(const Op& op, const std::string& where) {
-  return fmt::format("{}{}{} ({})", where, where.empty() || op.origin.empty() ? "" : " ", op.origin,
-                     name_of(op.kind()));
-}
 
 std::string type_text(DType t, const Shape& s) {
   return fmt::format("{} {}", name_of(t), to_string(s));
@@ -88,11 +82,6 @@ Findings verify_attributes(const Op& op, const std::string& name) {
   return findings;
 }
 
-bool is_computed(Role r) {
-  return r == Role::kActivation || r == Role::kScratch || r == Role::kHidden ||
-         r == Role::kHiddenGradient;
-}
-
 // Verifies the ops of one list in order. `made` contains the values that exist before it.
 Findings verify_list(const Graph& g, ShardingCheck shardings, const std::vector<Op>& ops,
                      const std::string& where, std::set<ValueId>& made) {
@@ -142,7 +131,7 @@ Findings verify_block(const Graph& g, ShardingCheck shardings, const Block& b) {
   append(findings, verify_list(g, shardings, b.backward, "backward." + b.name, made));
   if (b.input_gradient != kNone && !b.backward.empty() && !made.contains(b.input_gradient))
     findings.push_back(fmt::format("block {}: no op makes the gradient of its input", b.name));
-  append(findings, verify_list(g, shardings, b.weights, "weights." + b.name, made));
+  append(findings, verify_list(g, shardings, b.weights, "weight_backward." + b.name, made));
   return findings;
 }
 
@@ -205,6 +194,11 @@ Findings verify_references(const Program& p) {
 
 }  // namespace
 
+std::string op_name(const Op& op, const std::string& where) {
+  return fmt::format("{}{}{} ({})", where, where.empty() || op.origin.empty() ? "" : " ", op.origin,
+                     name_of(op.kind()));
+}
+
 std::vector<std::string> verify_op(const Op& op, ValueSpan values, const std::string& where,
                                    const Mesh& mesh, bool same_bytes) {
   const std::string name = op_name(op, where);
@@ -243,10 +237,6 @@ std::vector<std::string> verify_calls(const Program& p) {
   Findings findings = verify_references(p);
   if (findings.empty()) findings = verify_numbers(p);
   return findings.empty() ? verify_buffers_of_calls(p) : findings;
-}
-
-void append(Findings& all, Findings more) {
-  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
 }  // namespace tessera

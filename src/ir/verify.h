@@ -30,6 +30,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -88,7 +89,13 @@ std::vector<std::string> verify_queues(const Program& p);
 // offsets.
 std::vector<std::string> verify_races(const Program& p, const Segment& s);
 
+// Returns the name of an op in findings: "forward.layer layer.attn.qkv (matmul)".
+std::string op_name(const Op& op, const std::string& where);
+
 // Appends the findings of one part to the others.
-void append(std::vector<std::string>& all, std::vector<std::string> more);
+template <class Finding>
+void append(std::vector<Finding>& all, std::vector<Finding> more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
 
 }  // namespace tessera

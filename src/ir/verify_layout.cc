@@ -253,7 +253,7 @@ class SegmentVerifier {
             fmt::format("{}: its ops use {}, which is not a parameter", name_, p_.kind(kind).name));
   }
 
-  // A buffer is written or started fresh as a whole, so every part of it must be written.
+  // A buffer is written as a whole, also by a first write, so every part of it must be written.
   void verify_covers(BufferKindId kind) {
     for (const ValueId member : p_.kind(kind).values) {
       if (p_[member].role == Role::kReport) continue;
@@ -350,10 +350,10 @@ Findings verify_call(const Program& p, CallId id) {
     return {fmt::format("{}: has {} buffers, its segment has {} parameters", name, c.buffers.size(),
                         s.buffers.size())};
   Findings findings;
-  if (!c.fresh.empty() && c.fresh.size() != c.buffers.size())
+  if (!c.first_write.empty() && c.first_write.size() != c.buffers.size())
     findings.push_back(
         fmt::format("{}: has {} flags for first writes, expected one per buffer ({})", name,
-                    c.fresh.size(), c.buffers.size()));
+                    c.first_write.size(), c.buffers.size()));
   for (size_t i = 0; i < c.buffers.size(); ++i) {
     const BufferKindId expected = s.buffers[i].kind, found = p.buffer(c.buffers[i]).kind;
     if (expected == found) continue;

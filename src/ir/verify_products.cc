@@ -17,10 +17,6 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-std::string name(const Segment& s, const Op& op) {
-  return fmt::format("{} {} ({})", s.name(), op.origin, name_of(op.kind()));
-}
-
 // Returns true if `pack` produces the layout that the GEMM reads: for the same weight and the same
 // GEMM.
 bool packs_for(const Op& pack, const Op& product) {
@@ -42,15 +38,15 @@ Findings verify_packs(const Program& p) {
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops)
       if (op.is<Pack>() && !packs.try_emplace(op.outputs.at(0), &s, &op).second)
-        findings.push_back(
-            fmt::format("{}: packs {} a second time", name(s, op), p[op.outputs[0]].name));
+        findings.push_back(fmt::format("{}: packs {} a second time", op_name(op, s.name()),
+                                       p[op.outputs[0]].name));
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops) {
       if (op.packed == kNone) continue;
       const auto found = packs.find(op.packed);
       if (found == packs.end() || !packs_for(*found->second.second, op)) {
-        findings.push_back(
-            fmt::format("{}: no op packs {} for this GEMM", name(s, op), p[op.packed].name));
+        findings.push_back(fmt::format("{}: no op packs {} for this GEMM", op_name(op, s.name()),
+                                       p[op.packed].name));
         continue;
       }
       const int64_t rows = found->second.second->as<Pack>().rows;
@@ -59,8 +55,8 @@ Findings verify_packs(const Program& p) {
   for (const auto& [v, pack] : packs)
     if (!fitting.contains(v))
       findings.push_back(fmt::format("{}: rows = {}, but no GEMM that reads {} has that many",
-                                     name(*pack.first, *pack.second), pack.second->as<Pack>().rows,
-                                     p[v].name));
+                                     op_name(*pack.second, pack.first->name()),
+                                     pack.second->as<Pack>().rows, p[v].name));
   return findings;
 }
 
@@ -80,8 +76,8 @@ Findings verify_pieces(const Segment& s) {
   for (const Op& op : s.ops) {
     const auto [pieces, piece] = piece_number(op);
     if (piece != next || pieces > std::ssize(s.ops))
-      findings.push_back(fmt::format("{}: is piece {} of {}, expected piece {}", name(s, op), piece,
-                                     pieces, next));
+      findings.push_back(fmt::format("{}: is piece {} of {}, expected piece {}",
+                                     op_name(op, s.name()), piece, pieces, next));
     next = piece + 1 < pieces ? piece + 1 : 0;
   }
   if (next != 0) findings.push_back(fmt::format("{}: piece {} is missing", s.name(), next));
@@ -156,8 +152,8 @@ class CommonAttributes {
 
   void expect(bool same, const Op& op, const Segment& s) {
     if (!same)
-      findings_.push_back(
-          fmt::format("{}: its attributes differ from those of the forward op", name(s, op)));
+      findings_.push_back(fmt::format("{}: its attributes differ from those of the forward op",
+                                      op_name(op, s.name())));
   }
 
   const Program& p_;
@@ -179,8 +175,8 @@ Findings verify_staging(const Program& p, const ValueVector& local) {
       if (!is_staged(op) || op.workspace == kNone) continue;
       const int64_t needed = staged_bytes(op, local), found = p[op.workspace].bytes();
       if (found < needed)
-        findings.push_back(fmt::format("{}: has a workspace of {} bytes, expected {}", name(s, op),
-                                       found, needed));
+        findings.push_back(fmt::format("{}: has a workspace of {} bytes, expected {}",
+                                       op_name(op, s.name()), found, needed));
     }
   return findings;
 }
@@ -204,7 +200,7 @@ Findings verify_experts(const Program& p, const Segment& s) {
   for (const Op& op : s.ops)
     if (const auto stated = stated_experts(op);
         stated && p[stated->first].shape[0] != stated->second)
-      findings.push_back(fmt::format("{}: is for {} experts, but {} has {}", name(s, op),
+      findings.push_back(fmt::format("{}: is for {} experts, but {} has {}", op_name(op, s.name()),
                                      stated->second, p[stated->first].name,
                                      p[stated->first].shape[0]));
   return findings;
@@ -232,12 +228,12 @@ Findings verify_target(const Program& p, const Target& target) {
         const int64_t needed = target.workspace_bytes(op, local);
         if (p[op.workspace].bytes() < needed)
           findings.push_back(fmt::format("{}: has a workspace of {} bytes, but the target needs {}",
-                                         name(s, op), p[op.workspace].bytes(), needed));
+                                         op_name(op, s.name()), p[op.workspace].bytes(), needed));
       }
       if (op.packed != kNone && p[op.packed].bytes() != target.packed_bytes(op, local))
-        findings.push_back(
-            fmt::format("{}: has a packed weight of {} bytes, but the target needs {}", name(s, op),
-                        p[op.packed].bytes(), target.packed_bytes(op, local)));
+        findings.push_back(fmt::format(
+            "{}: has a packed weight of {} bytes, but the target needs {}", op_name(op, s.name()),
+            p[op.packed].bytes(), target.packed_bytes(op, local)));
     }
   return findings;
 }

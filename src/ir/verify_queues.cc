@@ -24,10 +24,6 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-std::string op_name(const Segment& s, const Op& op) {
-  return fmt::format("{} {} ({})", s.name(), op.origin, name_of(op.kind()));
-}
-
 // Returns true if all members of the group are on one stage, and so run the same list of ops.
 bool is_within_stage(const GroupRef& group) {
   return group.kind == GroupRef::Kind::kAxes && !group.has(AxisKind::kPipeline);
@@ -69,10 +65,10 @@ class QueueVerifier {
   void verify_queue(const Op& op) {
     if (!is_inner(op.queue)) return;
     if (s_.queue != Queue::kCompute)
-      add_finding(op_name(s_, op), "is on queue {}, but its segment is on {}", name_of(op.queue),
-                  name_of(s_.queue));
+      add_finding(op_name(op, s_.name()), "is on queue {}, but its segment is on {}",
+                  name_of(op.queue), name_of(s_.queue));
     else if (!may_be_inner(op))
-      add_finding(op_name(s_, op),
+      add_finding(op_name(op, s_.name()),
                   "is on queue {}; expected a collective within a stage, or a copy",
                   name_of(op.queue));
   }
@@ -80,7 +76,7 @@ class QueueVerifier {
   void verify_waits(const Op& op) {
     for (const int32_t j : op.after)
       if (queue_of(s_.ops[j], s_.queue) == queue_of(op, s_.queue))
-        add_finding(op_name(s_, op), "waits for op {}, which is on its own queue", j);
+        add_finding(op_name(op, s_.name()), "waits for op {}, which is on its own queue", j);
   }
 
   // Verifies that the number of chunks divides the sequences of every operand that is divided.
@@ -94,7 +90,8 @@ class QueueVerifier {
     for (size_t i = 0; good && i < op.inputs.size(); ++i)
       good = !chunked->inputs[i] || divides(op.inputs[i]);
     for (size_t i = 0; good && i < op.outputs.size(); ++i) good = divides(op.outputs[i]);
-    if (!good) add_finding(op_name(s_, op), "cannot be divided into {} chunks", op.chunk.count);
+    if (!good)
+      add_finding(op_name(op, s_.name()), "cannot be divided into {} chunks", op.chunk.count);
     return good;
   }
 
@@ -106,10 +103,11 @@ class QueueVerifier {
     if (chunks.empty()) chunks.resize(t.chunk.count);
     const int32_t at = t.chunk.index;
     if (std::ssize(chunks) != t.chunk.count)
-      add_finding(op_name(s_, op), "computes {} in {} chunks, but an earlier op uses {}",
+      add_finding(op_name(op, s_.name()), "computes {} in {} chunks, but an earlier op uses {}",
                   p_[t.value].name, t.chunk.count, chunks.size());
     else if (chunks[at])
-      add_finding(op_name(s_, op), "computes chunk {} of {} a second time", at, p_[t.value].name);
+      add_finding(op_name(op, s_.name()), "computes chunk {} of {} a second time", at,
+                  p_[t.value].name);
     else
       chunks[at] = true;
   }
@@ -122,7 +120,7 @@ class QueueVerifier {
     const auto count = static_cast<int32_t>(made->second.size());
     for (int32_t k = 0; k < count; ++k)
       if (!made->second[k] && t.chunk.overlaps({k, count}))
-        add_finding(op_name(s_, op), "reads chunk {} of {}, which nothing before it made", k,
+        add_finding(op_name(op, s_.name()), "reads chunk {} of {}, which nothing before it made", k,
                     p_[t.value].name);
   }
 
@@ -179,7 +177,8 @@ Findings verify_races(const Program& p, const Segment& s) {
           if (in_conflict(a, b))
             findings.push_back(fmt::format(
                 "{} and {} use the same bytes ({} and {}), but neither waits for the other",
-                op_name(s, s.ops[i]), op_name(s, s.ops[j]), p[a.value].name, p[b.value].name));
+                op_name(s.ops[i], s.name()), op_name(s.ops[j], s.name()), p[a.value].name,
+                p[b.value].name));
     }
   return findings;
 }

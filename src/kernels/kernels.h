@@ -6,7 +6,6 @@
 #include "kernels/attention.h"
 #include "kernels/attention_parts.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/divided_cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
@@ -25,79 +24,80 @@
 #include "kernels/router.h"
 #include "kernels/sum.h"
 #include "kernels/update.h"
+#include "kernels/vocab_parallel_cross_entropy.h"
 
 namespace tessera::kernels {
 
-using AllArgs = ArgsList<ClearArgs,                //
-                         CopyArgs,                 //
-                         CopyRowsArgs,             //
-                         CastArgs,                 //
-                         ScaleArgs,                //
-                         SoftCapArgs,              //
-                         SumArgs,                  //
-                         BiasGradArgs,             //
-                         NormArgs,                 //
-                         SumNormArgs,              //
-                         NormGradArgs,             //
-                         GeluArgs,                 //
-                         GeluGradArgs,             //
-                         GatedActivationArgs,      //
-                         GatedActivationGradArgs,  //
-                         DropoutArgs,              //
-                         DropoutGradArgs,          //
-                         EmbeddingArgs,            //
-                         EmbeddingGradArgs,        //
-                         HeadNormArgs,             //
-                         HeadNormGradArgs,         //
-                         HeadSquaresArgs,          //
-                         HeadSquaresGradArgs,      //
-                         AddPartArgs,              //
-                         ScalePartArgs,            //
-                         ScalePartGradArgs,        //
-                         AdaptedSquaresArgs,       //
-                         DequantizeNf4Args,        //
-                         LatentHeadsArgs,          //
-                         LatentHeadsGradArgs,      //
-                         RotaryArgs,               //
-                         RouteArgs,                //
-                         RouteGradArgs,            //
-                         ExpertCapacityArgs,       //
-                         RouterLossArgs,           //
-                         RouterLossGradArgs,       //
-                         RouterLoadArgs,           //
-                         BalanceUpdateArgs,        //
-                         ExpertBiasArgs,           //
-                         ExpertBiasGradArgs,       //
-                         AttentionArgs,            //
-                         AttentionGradArgs,        //
-                         SinksGradArgs,            //
-                         CachedAttentionArgs,      //
-                         AttentionScoresArgs,      //
-                         AttentionScoresGradArgs,  //
-                         SoftmaxArgs,              //
-                         SoftmaxGradArgs,          //
-                         AttentionMixArgs,         //
-                         AttentionMixGradArgs,     //
-                         CrossEntropyArgs,         //
-                         LogitsMaxArgs,            //
-                         LogitsSumsArgs,           //
-                         DividedCrossEntropyArgs,  //
-                         LogitsSumsGradArgs,       //
-                         AnswerSumsArgs,           //
-                         AnswerSumsGradArgs,       //
-                         PreferenceLossArgs,       //
-                         SquaresArgs,              //
-                         FirstNonFiniteArgs,       //
-                         ClipArgs,                 //
-                         UpdateArgs,               //
-                         WeightAverageArgs,        //
-                         FactorSumsArgs,           //
-                         FactorMeansArgs,          //
-                         FactorScalesArgs,         //
-                         UpdateSquaresArgs,        //
-                         AdafactorArgs,            //
-                         DirectionArgs,            //
-                         UnitNormArgs,             //
+using AllArgs = ArgsList<ClearArgs,                      //
+                         CopyArgs,                       //
+                         CopyRowsArgs,                   //
+                         CastArgs,                       //
+                         ScaleArgs,                      //
+                         SoftCapArgs,                    //
+                         SumArgs,                        //
+                         BiasGradArgs,                   //
+                         NormArgs,                       //
+                         SumNormArgs,                    //
+                         NormGradArgs,                   //
+                         GeluArgs,                       //
+                         GeluGradArgs,                   //
+                         GatedActivationArgs,            //
+                         GatedActivationGradArgs,        //
+                         DropoutArgs,                    //
+                         DropoutGradArgs,                //
+                         EmbeddingArgs,                  //
+                         EmbeddingGradArgs,              //
+                         HeadNormArgs,                   //
+                         HeadNormGradArgs,               //
+                         HeadSquaresArgs,                //
+                         HeadSquaresGradArgs,            //
+                         AddPartArgs,                    //
+                         ScalePartArgs,                  //
+                         ScalePartGradArgs,              //
+                         AdaptedSquaresArgs,             //
+                         DequantizeNf4Args,              //
+                         LatentHeadsArgs,                //
+                         LatentHeadsGradArgs,            //
+                         RotaryArgs,                     //
+                         RouteArgs,                      //
+                         RouteGradArgs,                  //
+                         ExpertCapacityArgs,             //
+                         RouterLossArgs,                 //
+                         RouterLossGradArgs,             //
+                         RouterLoadArgs,                 //
+                         BalanceUpdateArgs,              //
+                         ExpertBiasArgs,                 //
+                         ExpertBiasGradArgs,             //
+                         AttentionArgs,                  //
+                         AttentionGradArgs,              //
+                         SinksGradArgs,                  //
+                         CachedAttentionArgs,            //
+                         AttentionScoresArgs,            //
+                         AttentionScoresGradArgs,        //
+                         SoftmaxArgs,                    //
+                         SoftmaxGradArgs,                //
+                         AttentionMixArgs,               //
+                         AttentionMixGradArgs,           //
+                         CrossEntropyArgs,               //
+                         LogitsMaxArgs,                  //
+                         LogitsSumsArgs,                 //
+                         VocabParallelCrossEntropyArgs,  //
+                         LogitsSumsGradArgs,             //
+                         AnswerSumsArgs,                 //
+                         AnswerSumsGradArgs,             //
+                         PreferenceLossArgs,             //
+                         SquaresArgs,                    //
+                         FirstNonFiniteArgs,             //
+                         ClipArgs,                       //
+                         UpdateArgs,                     //
+                         WeightAverageArgs,              //
+                         FactorSumsArgs,                 //
+                         FactorMeansArgs,                //
+                         FactorScalesArgs,               //
+                         UpdateSquaresArgs,              //
+                         AdafactorArgs,                  //
+                         DirectionArgs,                  //
+                         UnitNormArgs,                   //
                          MuonArgs>;
 using KernelTable = TableOf<AllArgs>;
 

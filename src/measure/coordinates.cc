@@ -88,7 +88,7 @@ ActivationChange change_of_activations(config::RunConfig config, int64_t steps) 
   train::TrainingInput input(config, *tokenizer);
   train::Trainer trainer(config, device.kernels(static_cast<int>(config.run.threads)),
                          device.memory_limit(), *world, {});
-  trainer.initialise();
+  trainer.initialize();
   input.begin(config, trainer.data_rank(), std::nullopt);
   Activations before, after;
   // The last step shows the weights after `steps` updates. Each step reads the first batch again.

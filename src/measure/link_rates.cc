@@ -3,10 +3,10 @@
 #include "measure/link_rates.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/backoff.h"
 
@@ -16,10 +16,6 @@ namespace {
 constexpr int64_t kSizes[] = {1 << 12, 1 << 16, 1 << 19, 1 << 22, 1 << 25};  // bytes
 constexpr int kTimes = 9;  // repetitions per size; the median counts
 
-double clock_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::vector<LinkSample> measure(comm::World& world, comm::Communicator& group) {
   std::vector<LinkSample> samples;
   std::vector<float> data(static_cast<size_t>(kSizes[std::size(kSizes) - 1]) / sizeof(float), 1.0f);
@@ -28,10 +24,10 @@ std::vector<LinkSample> measure(comm::World& world, comm::Communicator& group) {
     std::vector<double> seconds;
     for (int i = 0; i <= kTimes; ++i) {
       world.barrier();
-      const double began = clock_s();
+      const double began = steady_s();
       // A maximum leaves the data unchanged, so all repetitions have the same work.
       comm::wait_for(group, group.all_reduce(x, x, comm::Reduction::kMax));
-      if (i > 0) seconds.push_back(clock_s() - began);
+      if (i > 0) seconds.push_back(steady_s() - began);
     }
     // The median of the repetitions, then the mean over the ranks.
     std::nth_element(seconds.begin(), seconds.begin() + kTimes / 2, seconds.end());

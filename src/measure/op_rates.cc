@@ -4,11 +4,12 @@
 #include "measure/op_rates.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <memory>
 #include <tuple>
 
+#include "base/clock.h"
+#include "base/median.h"
 #include "ir/mesh.h"
 #include "ir/rule.h"
 #include "model/presets.h"
@@ -18,16 +19,6 @@
 
 namespace tessera::measure {
 namespace {
-
-double clock_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> x) {
-  const auto middle = x.begin() + x.size() / 2;
-  std::nth_element(x.begin(), middle, x.end());
-  return *middle;
-}
 
 // Returns true for work whose rate is in operations per second; that of other ops is in bytes.
 bool is_rated_by_flops(Work w) {
@@ -79,10 +70,10 @@ class Probe {
   Probe(const config::RunConfig& config, const CpuFeatures& cpu, int threads)
       : world_(comm::self_world()),
         trainer_(config, std::make_unique<runtime::PreparedKernels>(cpu, threads), INT64_MAX,
-                 *world_, clock_s),
+                 *world_, steady_s),
         values_(local_values(trainer_.program().values)),
         source_(batches(config)) {
-    trainer_.initialise();
+    trainer_.initialize();
   }
 
   std::vector<Sample> run(int steps) {
@@ -99,16 +90,16 @@ class Probe {
     run(1);
     std::vector<double> seconds;
     for (int s = 0; s < steps; ++s) {
-      const double began = clock_s();
+      const double began = steady_s();
       trainer_.step(3 + s, 0, source_);
-      seconds.push_back((clock_s() - began) / static_cast<double>(next_));
+      seconds.push_back((steady_s() - began) / static_cast<double>(next_));
     }
     return median(seconds);
   }
 
  private:
   void note(const runtime::OpEvent& e) {
-    const double seconds = clock_s() - e.start_s;
+    const double seconds = steady_s() - e.start_s;
     if (next_ == samples_.size()) {
       const Op& op = *e.op.op;
       samples_.push_back({plan::rate_key(op, values_), cost_of(op, values_), {}});

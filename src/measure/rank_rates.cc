@@ -3,12 +3,13 @@
 #include "measure/rank_rates.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <numeric>
 #include <set>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "comm/backoff.h"
 #include "kernels/matmul.h"
 #include "tensor/tensor.h"
@@ -20,17 +21,6 @@ constexpr int64_t kMessageBytes = 1 << 20;
 constexpr int kMessages = 4;  // exchanges per pair; the first one is not counted
 constexpr int64_t kEveryPair = 32;
 constexpr double kSlowRank = 0.7, kSlowLink = 0.5;
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> x) {
-  if (x.empty()) return 0;
-  const auto middle = x.begin() + x.size() / 2;
-  std::nth_element(x.begin(), middle, x.end());
-  return *middle;
-}
 
 // Exchanges a message there and back, the lower rank first, and returns the best rate. A round trip
 // needs one clock only.

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/tree.h"
 #include "launch/command.h"
 
@@ -60,9 +61,7 @@ double median_step_s(const std::string& metrics_lines) {
   if (seconds.size() < 2) return 0;
   // The first step includes warm-up: memory is touched and kernels are prepared.
   seconds.erase(seconds.begin());
-  const auto middle = seconds.begin() + seconds.size() / 2;
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return median(std::move(seconds));
 }
 
 Trial::Trial(const TrialOptions& options, const std::vector<std::string>& keys, Path folder,

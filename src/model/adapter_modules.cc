@@ -10,16 +10,10 @@
 
 #include "base/error.h"
 #include "model/forward.h"
+#include "model/weight_names.h"
 
 namespace tessera::model {
 namespace {
-
-constexpr std::string_view kWeight = ".weight";
-
-std::string without_weight(std::string_view name) {
-  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
-  return std::string(name);
-}
 
 // An adaptable weight, the number of its dimensions that are not inputs, and the number of experts
 // (0: it is not a weight of experts).

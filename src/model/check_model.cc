@@ -237,9 +237,9 @@ void check_attention(const ModelConfig& m) {
          name_of_entry(m.family));
 }
 
-void check_ahead(const ModelConfig& m) {
+void check_mtp(const ModelConfig& m) {
   between("mtp_depth", m.mtp_depth, 0, kMostDepth);
-  if (m.mtp_depth > 0 && !rule_of(m.family).predicts_ahead)
+  if (m.mtp_depth > 0 && !rule_of(m.family).may_have_mtp)
     fail("mtp_depth", "= {}, but family {} has no multi-token prediction. Remove it.", m.mtp_depth,
          name_of_entry(m.family));
 }
@@ -298,7 +298,7 @@ void check_model(const ModelConfig& m) {
   check_kinds_of_layers(m);
   check_experts(m);
   check_attention(m);
-  check_ahead(m);
+  check_mtp(m);
   check_mup(m);
   within("norm_epsilon", m.norm_epsilon, kLeastEpsilon, 1);
   check_weights(m);

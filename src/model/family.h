@@ -27,14 +27,14 @@ struct ModelFamily {
   void (*defaults)(ModelConfig&) = nullptr;
   std::span<const Preset> presets = {};
 
-  bool has_encoder = false;     // has an encoder and a decoder
-  bool has_rope = false;        // has RoPE
-  bool has_experts = false;     // its layers may have experts
-  bool supports_gqa = false;    // several queries may share a key/value head
-  bool latent = false;          // has multi-head latent attention
-  bool copies_heads = true;     // KV heads may be replicated over tensor ranks
-  bool chooses_gelu = true;     // model.gelu selects the activation
-  bool predicts_ahead = false;  // may have modules of multi-token prediction
+  bool has_encoder = false;   // has an encoder and a decoder
+  bool has_rope = false;      // has RoPE
+  bool has_experts = false;   // its layers may have experts
+  bool supports_gqa = false;  // several queries may share a key/value head
+  bool latent = false;        // has multi-head latent attention
+  bool copies_heads = true;   // KV heads may be replicated over tensor ranks
+  bool chooses_gelu = true;   // model.gelu selects the activation
+  bool may_have_mtp = false;  // may have modules of multi-token prediction
 
   std::string_view hf_type = {};        // model_type in config.json
   std::string_view hf_type_alias = {};  // another model_type that is read as this one

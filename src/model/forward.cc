@@ -38,22 +38,22 @@ std::vector<int64_t> numbers(int64_t layers) {
 }
 
 // With mup, that of the narrower model.
-double standard_deviation(Initialiser kind, const ModelConfig& m) {
+double standard_deviation(Initializer kind, const ModelConfig& m) {
   const auto layers = static_cast<double>(m.layers);
   const double hidden = static_cast<double>(m.hidden) / m.width_ratio();
   switch (kind) {
-    case Initialiser::kNormal:
+    case Initializer::kNormal:
       return m.init_std;
-    case Initialiser::kScaledNormal:
+    case Initializer::kScaledNormal:
       // Output projections of residual branches: the sum over 2 L branches keeps the variance of
       // one.
       return m.init_std / std::sqrt(2 * layers);
-    case Initialiser::kSmall:
+    case Initializer::kSmall:
       return std::sqrt(2 / (5 * hidden));  // Nguyen & Salazar 2019
-    case Initialiser::kWang:
+    case Initializer::kWang:
       return 2 / (layers * std::sqrt(hidden));  // GPT-J, GPT-NeoX
   }
-  CHECK(false, "initialiser {}", static_cast<int>(kind));
+  CHECK(false, "initializer {}", static_cast<int>(kind));
 }
 
 // YaRN's temperature g of a context that is `factor` times as long (Peng et al. 2023).
@@ -372,12 +372,12 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   b.samples = batch(Role::kSamples, DType::kI64, {form.sequences});
   if (form.intra_document_masking) b.documents = batch(Role::kDocuments, DType::kI32, bt);
   for (int64_t d = 1; d <= model.mtp_depth; ++d) {
-    const auto ahead = [&](Role role) {
+    const auto mtp = [&](Role role) {
       return inputs.value(fmt::format("{}{}", value_name(role), d), DType::kI32, bt, role,
                           kPerMicrobatch);
     };
-    b.ahead_tokens.push_back(ahead(Role::kAheadTokens));
-    b.ahead_labels.push_back(ahead(Role::kAheadLabels));
+    b.mtp_tokens.push_back(mtp(Role::kMtpTokens));
+    b.mtp_labels.push_back(mtp(Role::kMtpLabels));
   }
   if (form.source > 0) b.source = batch(Role::kSource, DType::kI32, {form.sequences, form.source});
   b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);

@@ -21,7 +21,7 @@ struct BatchValues {
   ValueId source = kNone;     // [B, S] i32, the encoder's input; id 0 is padding
   // Per depth d = 1 … of multi-token prediction, [B, T] i32: at position t the token and the label
   // of position t + d.
-  std::vector<ValueId> ahead_tokens, ahead_labels;
+  std::vector<ValueId> mtp_tokens, mtp_labels;
   int64_t head_copies = 1;  // see BatchForm
 };
 

@@ -66,8 +66,8 @@ void released(ModelConfig& m) {
   m.tied_embeddings = true;
   m.parallel_residual = false;
   m.rotary_pct = 0;
-  m.init = Initialiser::kNormal;
-  m.output_init = Initialiser::kScaledNormal;
+  m.init = Initializer::kNormal;
+  m.output_init = Initializer::kScaledNormal;
 }
 void frontier(ModelConfig& m) {
   released(m);
@@ -105,8 +105,8 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.attention_dropout = in.number("attn_pdrop", 0.1, 0, 1);
   const double embedded = in.number("embd_pdrop", 0.1, 0, 1);
   if (embedded != m.dropout) m.embedding_dropout = embedded;
-  m.init = Initialiser::kNormal;
-  m.output_init = Initialiser::kScaledNormal;
+  m.init = Initializer::kNormal;
+  m.output_init = Initializer::kScaledNormal;
   m.init_std = in.number("initializer_range", 0.02, 0, 100);
   in.must_be("scale_attn_weights", true, "attention without its scale");
   in.must_be("scale_attn_by_inverse_layer_idx", false, "a scale of attention by layer");

@@ -157,7 +157,7 @@ void add_experts(const ModelConfig& m, int64_t layer, HfTensorList& list) {
 
 constexpr ModelFamily rule() {
   ModelFamily rule = llama_like<kForm>(Family::kGptOss);
-  rule.predicts_ahead = false;  // its gradient is not verified
+  rule.may_have_mtp = false;  // its gradient is not verified
   rule.defaults = defaults;
   rule.presets = kPresets;
   rule.has_experts = true;

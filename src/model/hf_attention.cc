@@ -21,9 +21,9 @@ namespace {
 
 constexpr double kMaxBase = 1e12, kMaxFactor = 1e6, kMinFactor = 1e-6;
 
-void read_share(const HfReader& in, const char* key, RotaryKeys keys, ModelConfig& m) {
+void read_rotary_pct(const HfReader& in, const char* key, RotaryKeys keys, ModelConfig& m) {
   m.rotary_pct = in.number(key, m.rotary_pct, 0, 1);
-  if (keys.share == nullptr && m.rotary_pct != 1)
+  if (keys.rotary_pct == nullptr && m.rotary_pct != 1)
     in.refuse(key, fmt::format("{}", m.rotary_pct),
               "heads of this family are turned whole, by transformers too. Remove the key");
 }
@@ -204,20 +204,20 @@ void read_rope_scaling(const HfReader& in, const HfReader& rope, RopeScalingSupp
 }
 
 void read_rotary(const HfReader& in, RotaryKeys keys, RopeScalingSupport support, ModelConfig& m) {
-  m.rope_theta = in.number(keys.base, m.rope_theta, 1, kMaxBase);
-  if (keys.share != nullptr) read_share(in, keys.share, keys, m);
+  m.rope_theta = in.number(keys.theta, m.rope_theta, 1, kMaxBase);
+  if (keys.rotary_pct != nullptr) read_rotary_pct(in, keys.rotary_pct, keys, m);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!in.find(key)) continue;
     const HfReader rope = in.object(key);
     if (rope.empty()) continue;
     m.rope_theta = rope.number("rope_theta", m.rope_theta, 1, kMaxBase);
-    read_share(rope, "partial_rotary_factor", keys, m);
+    read_rotary_pct(rope, "partial_rotary_factor", keys, m);
     read_rope_scaling(in, rope, support, m);
     break;  // if both are given, rope_parameters is ignored
   }
   if (const int64_t turned = rotated_dims(m); turned % 2 != 0 || turned == 0)
     in.refuse(
-        keys.share != nullptr ? keys.share : "head_dim", fmt::format("{}", m.rotary_pct),
+        keys.rotary_pct != nullptr ? keys.rotary_pct : "head_dim", fmt::format("{}", m.rotary_pct),
         fmt::format("{} of {} dimensions of a head are turned, expected an even number of 2 or "
                     "more",
                     turned, m.head_size()));

@@ -14,7 +14,7 @@ enum class RopeScalingSupport : uint8_t { kUnscaled, kPhi3, kAll };
 // The names that a family's config.json uses for rope_theta and rotary_pct if they are not in
 // rope_parameters. nullptr: RoPE applies to the whole head.
 struct RotaryKeys {
-  const char *base = "rope_theta", *share = nullptr;
+  const char *theta = "rope_theta", *rotary_pct = nullptr;
 };
 
 // transformers 4: `keys` and rope_scaling; 5: all in rope_parameters, which rope_scaling replaces.

@@ -86,7 +86,7 @@ void tie_missing_head(ModelConfig& model) {
   model.scaled_head = false;
 }
 
-std::string hf_ahead_tensor(const ModelConfig& model) {
+std::string hf_mtp_tensor(const ModelConfig& model) {
   return fmt::format("model.layers.{}.eh_proj.weight", model.layers);
 }
 

@@ -22,7 +22,7 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source);
 void tie_missing_head(ModelConfig& model);
 // Returns the name of a tensor that files have if they have the first module of multi-token
 // prediction; transformers does not write them.
-std::string hf_ahead_tensor(const ModelConfig& model);
+std::string hf_mtp_tensor(const ModelConfig& model);
 
 // The config.json that transformers 4 and 5 both read. `end_of_text`: the token that begins and
 // ends texts, if the tokenizer has one; `dtype`: of the exported weights.

@@ -104,8 +104,8 @@ void next_token_loss(BlockWriter& w, ValueId x, ValueId weight, int64_t depth) {
   const BatchValues& batch = w.batch();
   const double ratio = w.model().width_ratio();
   if (ratio != 1) x = w.scale("readout", x, 1 / ratio);
-  const ValueId labels = depth == 0 ? batch.labels : batch.ahead_labels.at(depth - 1);
-  const LossTerms terms = {.soft_cap = w.model().logit_soft_cap, .ahead = depth > 0};
+  const ValueId labels = depth == 0 ? batch.labels : batch.mtp_labels.at(depth - 1);
+  const LossTerms terms = {.soft_cap = w.model().logit_soft_cap, .mtp = depth > 0};
   w.builder().emit(LinearCrossEntropy{.terms = terms}, "loss", {x, weight, labels}, {batch.report});
 }
 

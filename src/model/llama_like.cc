@@ -101,8 +101,8 @@ ValueId embed(BlockWriter& w, const LlamaForm& form, ValueId ids, ValueId table)
 // before it, or of the model, after its last norm:
 //
 //   h' = norm(layer(projection [norm(e), norm(h)])),  logits = head(h')
-ValueId predict_ahead(BlockWriter& w, const LlamaForm& form, int64_t depth, ValueId h, ValueId ids,
-                      ValueId table) {
+ValueId mtp_module(BlockWriter& w, const LlamaForm& form, int64_t depth, ValueId h, ValueId ids,
+                   ValueId table) {
   const ModelConfig& m = w.model();
   const int64_t F = m.hidden;
   const LayerKind kind = mtp_layer(m, depth);
@@ -134,7 +134,7 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
   const ValueId head = m.tied_embeddings ? table : w.matrix("weight", {V, F}, std_in(m), 0);
   next_token_loss(w, h, head);
   for (int64_t d = 1; d <= m.mtp_depth; ++d) {
-    h = predict_ahead(w, form, d, h, batch.ahead_tokens.at(d - 1), table);
+    h = mtp_module(w, form, d, h, batch.mtp_tokens.at(d - 1), table);
     next_token_loss(w, h, head, d);
   }
   w.finish_with_loss();
@@ -143,8 +143,8 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
 void llama_defaults(ModelConfig& m) {
   m.rotary_pct = 1;
   m.parallel_residual = false;
-  m.init = Initialiser::kNormal;
-  m.output_init = Initialiser::kScaledNormal;
+  m.init = Initializer::kNormal;
+  m.output_init = Initializer::kScaledNormal;
 }
 
 void read_silu(const HfReader& in) {
@@ -273,7 +273,7 @@ void add_layer(const ModelConfig& m, const LlamaForm& form, const FileLayer& lay
 }
 
 // The tensors of a module of multi-token prediction that are not those of its layer.
-void add_ahead(const ModelConfig& m, const FileLayer& layer, HfTensorList& list) {
+void add_mtp_module(const ModelConfig& m, const FileLayer& layer, HfTensorList& list) {
   const int64_t F = m.hidden;
   list.same(layer.ours + "embedding_norm.gain", layer.theirs + "enorm.weight", {F});
   list.same(layer.ours + "hidden_norm.gain", layer.theirs + "hnorm.weight", {F});
@@ -310,7 +310,7 @@ void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList
   list.same("embed.weight", "model.embed_tokens.weight", {m.padded_vocabulary(), m.hidden});
   const std::vector<FileLayer> layers = file_layers(m);
   for (const FileLayer& layer : layers) add_layer(m, form, layer, list);
-  for (size_t i = m.layers; i < layers.size(); ++i) add_ahead(m, layers[i], list);
+  for (size_t i = m.layers; i < layers.size(); ++i) add_mtp_module(m, layers[i], list);
   list.same("head.norm.gain", "model.norm.weight", {m.hidden});
 }
 

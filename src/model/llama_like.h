@@ -76,7 +76,7 @@ constexpr ModelFamily llama_like(Family family) {
   rule.supports_gqa = !kForm.latent;
   rule.latent = kForm.latent;
   rule.chooses_gelu = kForm.gelu_gate;
-  rule.predicts_ahead = true;
+  rule.may_have_mtp = true;
   rule.copies_heads = kForm.head_norm != HeadNormForm::kWhole && !kForm.latent;
   rule.hf_prefix = "model.";
   rule.hf_head = "lm_head.weight";

@@ -30,7 +30,7 @@ enum class Family : uint8_t {
   kDeepseekV3,
   kGptOss
 };
-enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
+enum class Initializer : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
 struct ModelConfig {
   std::string preset;  // empty: all sizes are given below
@@ -70,8 +70,8 @@ struct ModelConfig {
   GeluForm gelu = GeluForm::kErf;
   double dropout = 0, attention_dropout = 0;
   double embedding_dropout = -1;                 // below 0: as dropout
-  Initialiser init = Initialiser::kSmall;        // matrices and embeddings
-  Initialiser output_init = Initialiser::kWang;  // matrices that write into the residual stream
+  Initializer init = Initializer::kSmall;        // matrices and embeddings
+  Initializer output_init = Initializer::kWang;  // matrices that write into the residual stream
   double init_std = 0.02;                        // for normal and scaled_normal
 
   // Dimensions of a query and of a key; and of a value.
@@ -182,6 +182,6 @@ constexpr const char* enum_names(Family) {
   return "gpt2|neox|llama|t5|qwen2|mixtral|mistral|smollm3|phi3|qwen3|olmo2|gemma2|gemma3|"
          "qwen3_moe|deepseek_v2|deepseek_v3|gpt_oss";
 }
-constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
+constexpr const char* enum_names(Initializer) { return "normal|scaled_normal|small|wang"; }
 
 }  // namespace tessera::model

@@ -69,8 +69,8 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
 }
 
 void normal(ModelConfig& m) {
-  m.init = Initialiser::kNormal;
-  m.output_init = Initialiser::kScaledNormal;
+  m.init = Initializer::kNormal;
+  m.output_init = Initializer::kScaledNormal;
 }
 void tanh_gelu(ModelConfig& m) { m.gelu = GeluForm::kTanh; }
 

@@ -32,7 +32,7 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.dropout = in.number("resid_pdrop", 0, 0, 1);
   m.embedding_dropout = 0;  // transformers does not read embd_pdrop
   m.window = in.find("sliding_window") ? in.size("sliding_window", 1) : 0;
-  read_rotary(in, {.share = "partial_rotary_factor"}, RopeScalingSupport::kPhi3, m);
+  read_rotary(in, {.rotary_pct = "partial_rotary_factor"}, RopeScalingSupport::kPhi3, m);
 }
 
 // transformers 4 expects exactly three keys in rope_scaling, 5 takes more.

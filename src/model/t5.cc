@@ -127,7 +127,7 @@ void defaults(ModelConfig& m) {
   m.parallel_residual = false;
   m.gelu = GeluForm::kTanh;
   m.norm_epsilon = 1e-6;
-  m.init = m.output_init = Initialiser::kNormal;
+  m.init = m.output_init = Initializer::kNormal;
   m.init_std = 1;
 }
 

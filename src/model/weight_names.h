@@ -16,13 +16,18 @@ inline constexpr std::string_view kScoreHead = "head.score.weight";
 inline constexpr std::string_view kNf4Codes = ".nf4", kNf4Scales = ".nf4_scales",
                                   kNf4Levels = ".nf4_levels";
 
+// Returns "layer3.attn.qkv" for "layer3.attn.qkv.weight"; other names are unchanged.
+inline std::string without_weight(std::string_view name) {
+  constexpr std::string_view kWeight = ".weight";
+  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
+  return std::string(name);
+}
+
 // Returns the name of a stored value of a weight "layer3.attn.qkv.weight", or of one of its parts.
 // `part` is empty for a weight that is one matrix.
 inline std::string quantized_name(std::string_view weight, std::string_view part,
                                   std::string_view suffix) {
-  constexpr std::string_view kWeight = ".weight";
-  if (weight.ends_with(kWeight)) weight.remove_suffix(kWeight.size());
-  std::string name(weight);
+  std::string name = without_weight(weight);
   if (!part.empty()) name.append(".").append(part);
   return name.append(suffix);
 }

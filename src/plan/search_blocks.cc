@@ -134,7 +134,7 @@ class Measure {
   const SegmentTime& time(SegmentId id, bool fresh) {
     Call call;
     call.segment = id;
-    call.fresh = {fresh};
+    call.first_write = {fresh};
     return times_.of(call);
   }
 

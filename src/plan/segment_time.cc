@@ -25,7 +25,7 @@ bool adds_product(const Cost& c) {
 
 // Returns true if the call writes a sum instead of adding to it, as the first call of a step does.
 bool adds_first(const Call& c) {
-  return std::find(c.fresh.begin(), c.fresh.end(), true) != c.fresh.end();
+  return std::find(c.first_write.begin(), c.first_write.end(), true) != c.first_write.end();
 }
 
 }  // namespace

@@ -30,11 +30,6 @@ std::string_view class_of(CellKind kind) {
   return "";
 }
 
-std::string text_of(const Tree* tree) {
-  const std::string* text = tree ? tree->as_string() : nullptr;
-  return text ? *text : "";
-}
-
 }  // namespace
 
 std::string to_html(const Table& table) {
@@ -117,7 +112,7 @@ std::string mixture_table(const std::string& train, const std::string& stages, d
       for (const Tree& source : *sources) {
         const double share = weight(source) / sum;
         table.rows.push_back(
-            {{text_of(source.find("prefix"))},
+            {{text_or_empty(source.find("prefix"))},
              {percent_text(share), CellKind::kNumber},
              bar_cell(share),
              {std::isfinite(tokens) ? amount_text(share * tokens) : "–", CellKind::kNumber}});

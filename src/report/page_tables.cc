@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/count.h"
+#include "base/median.h"
 #include "base/tree.h"
 #include "report/html.h"
 #include "report/page.h"
@@ -21,12 +22,9 @@ constexpr std::string_view kAccuracies = "rewards_accuracies", kMargins = "rewar
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 // Returns the median of the finite values; NaN if there is none.
-double median(std::vector<double> values) {
+double finite_median(std::vector<double> values) {
   std::erase_if(values, [](double x) { return !std::isfinite(x); });
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return median(std::move(values));
 }
 
 int64_t restarts(const RunData& run) {
@@ -35,9 +33,9 @@ int64_t restarts(const RunData& run) {
 }
 
 void add_rates(const Steps& steps, std::string_view count, Facts& facts) {
-  if (const double rate = median(steps.values[Column::kTokensPerS]); std::isfinite(rate))
+  if (const double rate = finite_median(steps.values[Column::kTokensPerS]); std::isfinite(rate))
     facts.emplace_back(fmt::format("median {} per second", count), amount_text(rate));
-  if (const double share = median(steps.values[Column::kFlopsShare]); std::isfinite(share))
+  if (const double share = finite_median(steps.values[Column::kFlopsShare]); std::isfinite(share))
     facts.emplace_back("median share of the matrix rate", percent_text(share));
 }
 

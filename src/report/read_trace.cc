@@ -45,11 +45,6 @@ bool for_each_record(std::string_view text, const F& f) {
   return false;
 }
 
-std::string text_of(const Tree* tree) {
-  const std::string* text = tree ? tree->as_string() : nullptr;
-  return text ? *text : "";
-}
-
 double number_of(const Tree* tree) { return tree ? number_in(*tree).value_or(0) : 0; }
 
 bool is_layer(std::string_view part) {
@@ -112,13 +107,13 @@ class TraceReader {
     const Tree tree = parse_json(record, source);
     const Tree* const process = tree.find("pid");
     const auto* const rank = process ? std::get_if<int64_t>(&process->value) : nullptr;
-    if (text_of(tree.find("ph")) == "M") {
+    if (text_or_empty(tree.find("ph")) == "M") {
       const Tree* const arguments = tree.find("args");
-      if (text_of(tree.find("name")) == "process_name" && arguments)
-        add_title(text_of(arguments->find("name")));
+      if (text_or_empty(tree.find("name")) == "process_name" && arguments)
+        add_title(text_or_empty(arguments->find("name")));
       return;
     }
-    if (text_of(tree.find("ph")) != "X") return;
+    if (text_or_empty(tree.find("ph")) != "X") return;
     if (!rank) throw Error("{}: a bar has no integer 'pid', the number of its rank", source);
     add_bar(tree, *rank);
   }
@@ -135,17 +130,17 @@ class TraceReader {
 
   void add_bar(const Tree& tree, int64_t rank) {
     const Tree* const arguments = tree.find("args");
-    const std::string queue = text_of(tree.find("cat"));
+    const std::string queue = text_or_empty(tree.find("cat"));
     const double start = number_of(tree.find("ts")) * 1e-6;
     const double duration = number_of(tree.find("dur")) * 1e-6;
     trace_.duration_s = std::max(trace_.duration_s, start + duration);
-    const std::string origin = text_of(arguments ? arguments->find("origin") : nullptr);
+    const std::string origin = text_or_empty(arguments ? arguments->find("origin") : nullptr);
     const Activity activity = activity_of(origin, queue);
     rows_[rank][queue].push_back({activity, start, duration});
     if (queue != name_of(Queue::kCompute)) return;
     // A plan has one number each for what is recomputed and for the optimizer.
     const bool is_part = activity == Activity::kRecompute || activity == Activity::kUpdate;
-    OpShare& op = ops_[is_part ? std::string(name_of(activity)) : text_of(tree.find("name"))];
+    OpShare& op = ops_[is_part ? std::string(name_of(activity)) : text_or_empty(tree.find("name"))];
     op.seconds += duration;
     ++op.calls;
     const double share = number_of(arguments ? arguments->find("share_of_limit") : nullptr);

@@ -162,7 +162,7 @@ void BoundProgram::bind(PreparedOp& p, const Call& call, const Segment& segment)
     // Outputs that do not accumulate over calls are always overwritten.
     p.bound.fresh[i] =
         program_[p.out[i].value].role != Role::kGradient ||
-        (p.adds_first[i] && p.out[i].parameter != kNone && call.fresh[p.out[i].parameter]);
+        (p.adds_first[i] && p.out[i].parameter != kNone && call.first_write[p.out[i].parameter]);
   }
   p.bound.launch.workspace = address(p.workspace, call, segment);
   p.bound.packed = address(p.packed, call, segment);

@@ -13,7 +13,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/update.h"
 #include "runtime/host_executor.h"
-#include "runtime/initialise.h"
+#include "runtime/initialize.h"
 #include "runtime/shared_device.h"
 #include "runtime/stream_executor.h"
 
@@ -163,21 +163,21 @@ TensorView Engine::view(const StateShard& x, size_t of) const {
 
 void Engine::written(const TensorView& view) const { executors_[0]->send(view); }
 
-void Engine::initialise(uint64_t seed) {
-  for (const StateShard& shard : local_state(program(), position().at)) initialise(shard, seed);
+void Engine::initialize(uint64_t seed) {
+  for (const StateShard& shard : local_state(program(), position().at)) initialize(shard, seed);
   round_weights();
 }
 
 // Weights are sampled by (seed, name, global element), and so is state that starts as its weight;
 // the rest of the state starts at zero.
-void Engine::initialise(const StateShard& of, uint64_t seed) {
+void Engine::initialize(const StateShard& of, uint64_t seed) {
   const StateShard shard = starts_as_weight(of.role) ? weight_piece(of) : of;
   const Value& value = program()[shard.weight];
   // A quantized weight is computed from another value, which has the random numbers.
   if (shard.role == Role::kWeight && value.of != kNone) return;
   if (shard.role != Role::kWeight) return clear(shard);
   const TensorView v = view(shard);
-  initialise_part(v, shard.shape, {shard.begin, shard.end}, value.initial,
+  initialize_part(v, shard.shape, {shard.begin, shard.end}, value.initial,
                   hash_name(shard.name, seed), kernels_->threads());
   written(v);
 }

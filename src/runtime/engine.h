@@ -75,8 +75,8 @@ class Engine {
   // Initializes the weights from (seed, name, global element), with the same result for every
   // layout, and the state that starts as its weight; sets the rest of the state to zero. Does not
   // write quantized weights, which are computed from others (Value::of).
-  void initialise(uint64_t seed);
-  void initialise(const StateShard& shard, uint64_t seed);
+  void initialize(uint64_t seed);
+  void initialize(const StateShard& shard, uint64_t seed);
   // Rounds the master weights to the weights that GEMMs read, or the weights that belong to them
   // and to the iterates, with the bits that an update gives them. Must be called after the host has
   // written master weights or iterates.

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/shape.h"
-#include "runtime/initialise.h"
+#include "runtime/initialize.h"
 
 namespace tessera::runtime {
 

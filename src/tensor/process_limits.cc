@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -92,6 +93,16 @@ int64_t memory_limit() {
 int64_t free_address_space() {
   const int64_t limit = limit_of(RLIMIT_AS);
   return limit == kNoLimit ? kNoLimit : limit - status_bytes({"VmSize"});
+}
+
+int64_t process_resident_bytes() {
+  std::FILE* f = std::fopen("/proc/self/statm", "re");
+  if (!f) return 0;
+  long long size = 0, resident = 0;
+  // statm counts pages.
+  const int found = std::fscanf(f, "%lld %lld", &size, &resident);
+  std::fclose(f);
+  return found == 2 ? int64_t{resident} * ::sysconf(_SC_PAGESIZE) : 0;
 }
 
 void keep_one_heap_where_addresses_are_limited() {

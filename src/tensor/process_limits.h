@@ -1,4 +1,4 @@
-// The resource limits of this process: its memory, and the limits of its control groups.
+// The memory of this process, its resource limits, and the limits of its control groups.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,9 @@ int64_t memory_limit();
 // Returns the bytes that the process may still map before it reaches `ulimit -v`; INT64_MAX without
 // that limit.
 int64_t free_address_space();
+
+// Returns the resident memory of this process, from /proc/self/statm, or 0 if it cannot be read.
+int64_t process_resident_bytes();
 
 // Makes all threads share one heap if `ulimit -v` is set, because each additional heap would
 // reserve 64 MiB of address space.

@@ -18,9 +18,9 @@ StoredBatch copy_of(const data::BatchView& b) {
   const auto copied = [](auto from) { return std::vector(from.begin(), from.end()); };
   StoredBatch out = {copied(b.tokens), copied(b.labels),  copied(b.positions), copied(b.documents),
                      copied(b.source), copied(b.answers), copied(b.samples)};
-  for (const data::AheadView& a : b.ahead) {
-    out.ahead_tokens.push_back(copied(a.tokens));
-    out.ahead_labels.push_back(copied(a.labels));
+  for (const data::MtpView& a : b.mtp) {
+    out.mtp_tokens.push_back(copied(a.tokens));
+    out.mtp_labels.push_back(copied(a.labels));
   }
   out.references = copied(b.references);
   return out;
@@ -40,9 +40,9 @@ void copy(const StoredBatch& from, const data::BatchView& to) {
   copy(from.source, to.source);
   copy(from.answers, to.answers);
   copy(from.samples, to.samples);
-  for (size_t d = 0; d < to.ahead.size(); ++d) {
-    copy(from.ahead_tokens.at(d), to.ahead[d].tokens);
-    copy(from.ahead_labels.at(d), to.ahead[d].labels);
+  for (size_t d = 0; d < to.mtp.size(); ++d) {
+    copy(from.mtp_tokens.at(d), to.mtp[d].tokens);
+    copy(from.mtp_labels.at(d), to.mtp[d].labels);
   }
   copy(from.references, to.references);
 }
@@ -67,8 +67,8 @@ data::BatchView BatchMemory::view(runtime::Executor& e, int64_t microbatch) {
         all.push_back(whole<int32_t>(e.bound().view(v, 0, microbatch)));
     return all;
   };
-  const auto tokens = views(Role::kAheadTokens), labels = views(Role::kAheadLabels);
-  for (size_t d = 0; d < tokens.size(); ++d) b.ahead.push_back({tokens[d], labels.at(d)});
+  const auto tokens = views(Role::kMtpTokens), labels = views(Role::kMtpLabels);
+  for (size_t d = 0; d < tokens.size(); ++d) b.mtp.push_back({tokens[d], labels.at(d)});
   if (e.bound().has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));
   if (e.bound().has(Role::kAnswers)) b.answers = whole<int32_t>(view(Role::kAnswers));
   if (e.bound().has(Role::kReferences)) b.references = whole<double>(view(Role::kReferences));

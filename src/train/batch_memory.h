@@ -14,7 +14,7 @@ namespace tessera::train {
 struct StoredBatch {
   std::vector<int32_t> tokens, labels, positions, documents, source, answers;
   std::vector<int64_t> samples;
-  std::vector<std::vector<int32_t>> ahead_tokens = {}, ahead_labels = {};  // by depth (AheadView)
+  std::vector<std::vector<int32_t>> mtp_tokens = {}, mtp_labels = {};  // by depth (MtpView)
   std::vector<double> references = {};
 };
 

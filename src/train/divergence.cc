@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/tree.h"
 
 namespace tessera::train {
@@ -17,16 +18,7 @@ constexpr double kNormal = 1.4826;    // standard deviation of normal noise over
 constexpr double kLeastNoise = 0.02;  // as a fraction of the median
 constexpr const char* kFirstLoss = "first_loss";
 
-double median(std::vector<double> x) {
-  const auto middle = x.begin() + x.size() / 2;
-  std::nth_element(x.begin(), middle, x.end());
-  if (x.size() % 2 == 1) return *middle;
-  // After nth_element all elements before the middle are at most as large, so the other middle
-  // element of an even count is their maximum.
-  return (*middle + *std::max_element(x.begin(), middle)) / 2;
-}
-
-double median(const std::deque<double>& x) {
+double median_of(const std::deque<double>& x) {
   return median(std::vector<double>(x.begin(), x.end()));
 }
 
@@ -34,20 +26,19 @@ double median(const std::deque<double>& x) {
 
 void DivergenceGuard::look_for_spike(double loss) {
   spiked_ = false;
-  if (quiet_ > 0) --quiet_;
-  if (rule_.spike <= 0 || quiet_ > 0 || history_.size() < kKnown) return;
+  if (cooldown_ > 0) --cooldown_;
+  if (rule_.spike <= 0 || cooldown_ > 0 || history_.size() < kKnown) return;
   median_before_ = median(history_);
   std::vector<double> distances;
   for (const double x : history_) distances.push_back(std::abs(x - median_before_));
   // When the losses hardly vary, the floor keeps ordinary steps from counting as spikes.
   const double noise = std::max(kNormal * median(distances), kLeastNoise * median_before_);
   spiked_ = loss - median_before_ > rule_.spike * noise;
-  if (spiked_) quiet_ = rule_.steps;
+  if (spiked_) cooldown_ = rule_.steps;
 }
 
 void DivergenceGuard::add(double loss) {
   CHECK(std::isfinite(loss), "a loss of {} is not judged here", loss);
-  // The spike is judged against the losses before it, so the new loss is added afterwards.
   look_for_spike(loss);
   history_.push_back(loss);
   if (history_.size() > kHistory) history_.pop_front();
@@ -65,10 +56,10 @@ double DivergenceGuard::limit() const {
 
 double DivergenceGuard::recent_median() const { return recent_.empty() ? 0 : median(recent_); }
 
-bool DivergenceGuard::ended_diverged() const { return is_high() && recent_median() > limit(); }
+bool DivergenceGuard::diverged_at_end() const { return is_high() && recent_median() > limit(); }
 
 bool DivergenceGuard::diverged() const {
-  return std::ssize(recent_) == rule_.steps && ended_diverged();
+  return std::ssize(recent_) == rule_.steps && diverged_at_end();
 }
 
 void DivergenceGuard::save(Tree& state) const {

@@ -44,7 +44,7 @@ class DivergenceGuard {
   // Returns true if a loss is above twice the larger of first loss and uniform loss.
   bool is_suspicious(double loss) const { return loss > 2 * std::max(first_loss(), uniform_loss_); }
   bool diverged() const;         // judged by `steps` losses
-  bool ended_diverged() const;   // judged at the end of the run, by at most `steps` losses
+  bool diverged_at_end() const;  // judged at the end of the run, by at most `steps` losses
   double recent_median() const;  // median of at most `steps` losses
   double first_loss() const { return first_ ? *first_ : 0; }
   double limit() const;
@@ -62,7 +62,7 @@ class DivergenceGuard {
   std::optional<double> first_;
   std::deque<double> recent_;   // at most `steps` losses after the first
   std::deque<double> history_;  // at most 50 losses before this one
-  int64_t quiet_ = 0;           // number of next steps in which no spike is reported
+  int64_t cooldown_ = 0;        // number of next steps in which no spike is reported
   bool spiked_ = false;
   double median_before_ = 0;
 };

@@ -10,7 +10,7 @@
 #include "checkpoint/merge.h"
 #include "kernels/elementwise.h"
 #include "model/adapter_modules.h"
-#include "runtime/initialise.h"
+#include "runtime/initialize.h"
 #include "train/quantized_weights.h"
 
 namespace tessera::train {
@@ -34,12 +34,6 @@ Scaled scaled_by(const Program& program, const std::string& magnitude) {
     }
   }
   CHECK(false, "{} belongs to no weight", magnitude);
-}
-
-// Returns x as GEMMs read it.
-float as_stored(float x, DType type) {
-  if (type == DType::kBF16) return static_cast<float>(BF16(x));
-  return type == DType::kF16 ? static_cast<float>(F16(x)) : x;
 }
 
 }  // namespace
@@ -67,7 +61,7 @@ void fill_magnitudes(const Program& program, const StateShard& shard, const Tens
     read(*of.weight, name, begin, end, {row.data(), DType::kF32, Shape(extents)});
     double squares = 0;
     for (const float x : row) {
-      const double w = as_stored(x, of.weight->dtype);
+      const double w = rounded_to(x, of.weight->dtype);
       squares += w * w;
     }
     norms.push_back(static_cast<float>(std::sqrt(squares)));
@@ -80,12 +74,12 @@ void fill_magnitudes(const Program& program, const StateShard& shard, const Tens
 ReadWeight random_weights(uint64_t seed, int threads) {
   return [=](const Value& weight, const std::string& name, const std::vector<int64_t>& begin,
              const std::vector<int64_t>& end, const TensorView& out) {
-    runtime::initialise_part(out, weight.shape, {begin, end}, weight.initial, hash_name(name, seed),
+    runtime::initialize_part(out, weight.shape, {begin, end}, weight.initial, hash_name(name, seed),
                              threads);
   };
 }
 
-void initialise_magnitudes(runtime::Engine& engine, uint64_t seed) {
+void initialize_magnitudes(runtime::Engine& engine, uint64_t seed) {
   const int threads = engine.kernels().threads();
   Quantizer quantizer(engine.program(), random_weights(seed, threads), threads);
   const ReadWeight rows = quantizer.rows();

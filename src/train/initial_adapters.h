@@ -35,7 +35,7 @@ ReadWeight random_weights(uint64_t seed, int threads);
 
 // Writes all magnitudes of an engine whose weights have their initial random values of that seed,
 // and the state that starts as them. Does nothing without magnitudes.
-void initialise_magnitudes(runtime::Engine& engine, uint64_t seed);
+void initialize_magnitudes(runtime::Engine& engine, uint64_t seed);
 
 // Reads the adapters of lora.from for a run that starts from the weights of a checkpoint; nothing
 // if the run has no lora.from. Throws Error if the checkpoint holds adapters, too.

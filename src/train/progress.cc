@@ -3,7 +3,6 @@
 #include "train/progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -101,16 +100,6 @@ std::string cut_to_columns(const std::string& line, int columns) {
     if (!continues && column++ == columns) break;
   }
   return line.substr(0, at);
-}
-
-int64_t resident_bytes() {
-  std::FILE* f = std::fopen("/proc/self/statm", "re");
-  if (!f) return 0;
-  long long size = 0, resident = 0;
-  // statm counts pages.
-  const int found = std::fscanf(f, "%lld %lld", &size, &resident);
-  std::fclose(f);
-  return found == 2 ? int64_t{resident} * ::sysconf(_SC_PAGESIZE) : 0;
 }
 
 ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, double matrix_rate) {

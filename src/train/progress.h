@@ -39,9 +39,6 @@ std::string format_progress(const ProgressState& p, int bar_cells);
 // Returns the first `columns` columns of a UTF-8 line in which each character is one column wide.
 std::string cut_to_columns(const std::string& line, int columns);
 
-// Returns the resident memory of this process, from /proc/self/statm, or 0 if it cannot be read.
-int64_t resident_bytes();
-
 struct StepMetrics;  // train/metrics.h
 
 // Returns the progress after a step. `tokens` is the number of tokens in the step, `mean_s` the

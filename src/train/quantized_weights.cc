@@ -99,7 +99,7 @@ ReadWeight finite_weights_of(checkpoint::CheckpointReader& checkpoint) {
   };
 }
 
-void initialise_quantized(runtime::Engine& engine, uint64_t seed) {
+void initialize_quantized(runtime::Engine& engine, uint64_t seed) {
   const int threads = engine.kernels().threads();
   Quantizer quantizer(engine.program(), random_weights(seed, threads), threads);
   for (const StateShard& shard : local_state(engine.program(), engine.position().at)) {

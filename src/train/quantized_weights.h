@@ -50,6 +50,6 @@ ReadWeight finite_weights_of(checkpoint::CheckpointReader& checkpoint);
 
 // Writes the quantized weights of an engine from their initial random values of that seed. Does
 // nothing without quantized weights.
-void initialise_quantized(runtime::Engine& engine, uint64_t seed);
+void initialize_quantized(runtime::Engine& engine, uint64_t seed);
 
 }  // namespace tessera::train

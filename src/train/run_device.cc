@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/real.h"
 #include "tensor/pages.h"
+#include "tensor/process_limits.h"
 #include "train/progress.h"
 #include "train/run_programs.h"
 
@@ -145,14 +146,14 @@ std::vector<std::string> memory_lines(const compile::MemoryPlan& m, const runtim
 // bytes alive. All other resident bytes of the arena are "other".
 std::string measured_memory_line(const runtime::Engine& engine) {
   const Arena& arena = engine.arena();
-  const int64_t all = tessera::resident_bytes({arena.data(), arena.bytes()});
-  const int64_t process = resident_bytes();
+  const int64_t all = resident_bytes({arena.data(), arena.bytes()});
+  const int64_t process = process_resident_bytes();
   if (all < 0 || process <= 0) return "";
   EnumArray<compile::MemoryUse, int64_t> bytes = {};
   int64_t named = 0;
   for (const compile::UsedRange& range : compile::used_ranges(engine.program())) {
     if (range.use == compile::MemoryUse::kOther) continue;
-    const int64_t own = tessera::resident_bytes({arena.data() + range.offset, range.bytes});
+    const int64_t own = resident_bytes({arena.data() + range.offset, range.bytes});
     bytes[range.use] += own;
     named += own;
   }

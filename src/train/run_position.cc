@@ -34,7 +34,7 @@ double weight_of(const Tree& object, const std::string& source) {
   const Tree& weight = checkpoint::member(object, "weight", source);
   if (const std::optional<double> x = number_in(weight)) return *x;
   throw Error("{}: 'weight' is {}, expected a number", checkpoint::place_of(source, weight),
-              checkpoint::kind_of(weight));
+              kind_of(weight));
 }
 
 data::SourcePosition source_from_tree(const Tree& tree, const std::string& source) {

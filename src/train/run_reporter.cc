@@ -8,6 +8,7 @@
 #include "ir/names.h"
 #include "ir/rule.h"
 #include "runtime/executor.h"
+#include "tensor/process_limits.h"
 #include "train/run_data.h"
 
 namespace tessera::train {
@@ -73,7 +74,7 @@ void RunReporter::doing(const runtime::OpStart& at, int64_t saving) const {
 void RunReporter::add(StepMetrics m, double tokens, int64_t sequences, int64_t last_step,
                       bool recorded) {
   if (!is_rank0_) return;
-  m.resident_bytes = resident_bytes();
+  m.resident_bytes = process_resident_bytes();
   figures_.add(m, tokens, sequences);
   if (recorded) record_->add(m);
   const ProgressState state = figures_.progress(m, tokens, last_step);

@@ -246,7 +246,7 @@ void RunStart::start() {
       reporter_.warn(why);
   LoadedStart loaded;
   if (start_.candidates.empty())
-    parts_.trainer->initialise();
+    parts_.trainer->initialize();
   else
     loaded = resume();
   set_references(loaded);

@@ -37,7 +37,7 @@ class StepJudge {
   // Returns the last step of this process that updated the weights; 0 if there is none.
   int64_t last_update() const { return last_update_; }
   // Returns true if a run that ends now has diverged.
-  bool ends_diverged() const { return guard_.ended_diverged(); }
+  bool ends_diverged() const { return guard_.diverged_at_end(); }
 
   // Returns a warning about the step that was judged last, or an empty string. `checkpoint` is the
   // step of the last checkpoint; negative if there is none.

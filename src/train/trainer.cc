@@ -67,7 +67,7 @@ std::optional<double> z_loss_of(const config::LossSection& loss, const double* r
 // nothing if the model has none.
 std::optional<double> mtp_loss_of(const model::ModelConfig& m, const double* report) {
   if (m.mtp_depth == 0) return std::nullopt;
-  return report[kAheadLoss] / std::max(report[kAheadTokens], 1.0);
+  return report[kMtpLoss] / std::max(report[kMtpTokens], 1.0);
 }
 
 // Returns views of the pieces of a program that this rank owns.
@@ -202,10 +202,10 @@ Trainer::Trainer(const config::RunConfig& config, std::unique_ptr<runtime::Prepa
       runtime::EngineOptions{&world, config.compiler.poison, std::move(now_s)});
 }
 
-void Trainer::initialise() {
-  engine_->initialise(config_.run.seed);
-  initialise_quantized(*engine_, config_.run.seed);
-  initialise_magnitudes(*engine_, config_.run.seed);
+void Trainer::initialize() {
+  engine_->initialize(config_.run.seed);
+  initialize_quantized(*engine_, config_.run.seed);
+  initialize_magnitudes(*engine_, config_.run.seed);
   updates_ = 0;
 }
 
@@ -246,7 +246,7 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
     if ((is_adapter || is_score) && fresh && checkpoint.find(shard.name) == nullptr) {
       const bool from_peft = peft && !is_score;
       if (!from_peft && !is_magnitude(shard)) {
-        engine_->initialise(of, config_.run.seed);
+        engine_->initialize(of, config_.run.seed);
         continue;
       }
       if (from_peft)

@@ -85,14 +85,14 @@ class Trainer {
   // Returns the engine. Its hook before_update is called before a step changes what state() views.
   runtime::Engine& engine() { return *engine_; }
 
-  void initialise();  // initial weights, and zero optimizer state
+  void initialize();  // initial weights, and zero optimizer state
   // Loads all state from a checkpoint, or only the weights (moments then start at zero).
   void load(checkpoint::CheckpointReader& checkpoint, config::Load what);
   // Returns the part of the state that this rank owns and writes to checkpoints, as views into the
   // arena.
   std::vector<checkpoint::StateTensor> state();
 
-  // Returns the number of updates (steps that were not skipped) since initialise(), or since the
+  // Returns the number of updates (steps that were not skipped) since initialize(), or since the
   // start of the run whose state load() read. The optimizer's t and the learning-rate schedule
   // count updates.
   int64_t updates() const { return updates_; }

@@ -273,7 +273,7 @@ TEST_F(BrokenCheckpoint, FileElsewhere) {
 }
 TEST_F(BrokenCheckpoint, WrongKind) {
   edit_index(newest(), "\"step\":20", "\"step\":\"20\"");
-  expect("'step' is text, expected an integer");
+  expect("'step' is a text, expected an integer");
 }
 TEST_F(BrokenCheckpoint, KeyMissing) {
   edit_index(newest(), "\"tokens\":", "\"token\":");

@@ -199,7 +199,8 @@ TEST_F(Program, APrintedProgramIsCheckedWithoutItsRun) {
     EXPECT_EQ(r.code, 1) << message;
     EXPECT_NE(r.err.find(message), std::string::npos) << r.err;
   };
-  expect_fault(changed(" fresh=head.gradients", " fresh=-"), "which no call before it wrote");
+  expect_fault(changed(" first_write=head.gradients", " first_write=-"),
+               "which no call before it wrote");
   expect_fault(changed("= matmul (", "= matmult ("), "bad.txt:");
   expect_fault(changed("\ncalls\n", "\ncall\n"), "bad.txt:");
   expect_fault(changed("head.weight f32 [128, 32]", "head.weight f32 [128, 33]"),

@@ -142,10 +142,11 @@ TEST_P(AssignBuffers, TheFirstThatAddsIsFreshAndNoOther) {
     IdVector<BufferId, int> touched(p.buffers.size(), 0);
     for (const Call& c : p.schedule) {
       const Segment& s = p.segment(c.segment);
-      ASSERT_EQ(c.fresh.size(), c.buffers.size());
+      ASSERT_EQ(c.first_write.size(), c.buffers.size());
       for (size_t i = 0; i < c.buffers.size(); ++i) {
         const bool first = touched[c.buffers[i]]++ == 0;
-        EXPECT_EQ(c.fresh[i], first && s.buffers[i].access == Access::kAdd) << "seed " << seed;
+        EXPECT_EQ(c.first_write[i], first && s.buffers[i].access == Access::kAdd)
+            << "seed " << seed;
       }
     }
   }
@@ -293,7 +294,7 @@ TEST(PlaceByHand, AClearedBufferIsNotFresh) {
   Program p = program_of({{{0, 2}, 64}}, 3);
   p.segments[SegmentId(2)].buffers[0].access = Access::kAdd;
   assign_buffers(p, {});
-  EXPECT_FALSE(p.schedule[CallId(2)].fresh[0]);
+  EXPECT_FALSE(p.schedule[CallId(2)].first_write[0]);
 }
 
 // Minutes, if buffers of micro-batches that never meet were compared.

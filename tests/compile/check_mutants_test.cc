@@ -1,6 +1,6 @@
 // One rank's program of a small mesh is changed; the check of all ranks must find it.
 //
-// What cannot matter, by rule: a call may stand on the other side of a neighbour
+// What cannot matter, by rule: a call may stand on the other side of a neighbor
 //   - of another queue, where neither waits for the other: no queue and no wait changes;
 //   - of its own queue, where neither communicates and they conflict on no buffer, or both only add
 //     to it and neither begins it.
@@ -63,7 +63,8 @@ bool commute(const Program& p, CallId x, CallId y) {
       if (a.buffers[i] != b.buffers[j]) continue;
       const Access m = s.buffers[i].access, n = t.buffers[j].access;
       const bool read = m == Access::kRead && n == Access::kRead;
-      const bool add = m == Access::kAdd && n == Access::kAdd && !a.fresh[i] && !b.fresh[j];
+      const bool add =
+          m == Access::kAdd && n == Access::kAdd && !a.first_write[i] && !b.first_write[j];
       if (!read && !add) return false;
     }
   return true;
@@ -79,7 +80,7 @@ class Mutator {
     c_ = CallId(draw_.number(0, size() - 1));
     constexpr bool (Mutator::*kKinds[])() = {
         &Mutator::drop,   &Mutator::twice,      &Mutator::move,      &Mutator::resize,
-        &Mutator::group,  &Mutator::lost_after, &Mutator::lost_step, &Mutator::fresh,
+        &Mutator::group,  &Mutator::lost_after, &Mutator::lost_step, &Mutator::first_write,
         &Mutator::buffer, &Mutator::label,      &Mutator::shrink};
     static_assert(std::size(kKinds) == kKindCount);
     if (!(this->*kKinds[kind])()) return std::nullopt;
@@ -177,13 +178,13 @@ class Mutator {
     return true;
   }
 
-  bool fresh() {
+  bool first_write() {
     const auto some = [](const Call& c) {
-      return std::count(c.fresh.begin(), c.fresh.end(), true) > 0;
+      return std::count(c.first_write.begin(), c.first_write.end(), true) > 0;
     };
     if (!find(some)) return false;
-    m_.what = "lost fresh of";
-    std::vector<bool>& list = call(m_.program, c_).fresh;
+    m_.what = "lost first_write of";
+    std::vector<bool>& list = call(m_.program, c_).first_write;
     std::vector<size_t> set;
     for (size_t i = 0; i < list.size(); ++i)
       if (list[i]) set.push_back(i);

@@ -257,7 +257,7 @@ constexpr Legal kLegal[] = {
     {"segments *.z_loss", "any number of its range"},
     {"segments *.label_smoothing", "any number of its range"},
     {"segments *.weight", "the factor of a loss may be any number of its range"},
-    {"segments *.ahead", "a loss is reported as that of the next token or of a later one"},
+    {"segments *.mtp", "a loss is reported as that of the next token or of a later one"},
     {"segments *.unit_offset", "gains are stored with or without their 1"},
     {"segments *.p", "a probability, where no other op has the same mask"},
     {"segments *.dropout", "a probability, where no other op has the same mask"},

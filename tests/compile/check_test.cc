@@ -137,8 +137,8 @@ TEST(CheckMutants, ALostOrExtraFreshIsCaught) {
     for (const CallId c : p.schedule.ids())
       for (size_t i = 0; i < p.call(c).buffers.size(); ++i) {
         Program mutant = p;
-        mutant.schedule[c].fresh[i].flip();
-        expect_caught(mutant, "fresh of " + call_name(p, c));
+        mutant.schedule[c].first_write[i].flip();
+        expect_caught(mutant, "first_write of " + call_name(p, c));
       }
 }
 

@@ -187,7 +187,7 @@ TEST(HostState, ACopyThatIsMissingIsFound) {
     q.schedule[c].segment = q.segments.emplace_back();
     q.segments.back().subject = "nothing";
     q.schedule[c].buffers.clear();
-    q.schedule[c].fresh.clear();
+    q.schedule[c].first_write.clear();
     EXPECT_FALSE(prove({q}).empty()) << call_name(p, c);
   }
 }

@@ -244,7 +244,7 @@ class Mutator {
       case 0:
         return drop_wait();
       case 1:
-        return swap_neighbours();
+        return swap_neighbors();
       case 2:
         return move_offset();
       default:
@@ -267,7 +267,7 @@ class Mutator {
     return true;
   }
   // Two ops that follow each other in the list, with their waits.
-  bool swap_neighbours() {
+  bool swap_neighbors() {
     const size_t i = any(ops().size() - 1);
     const auto a = static_cast<int32_t>(i), b = a + 1;
     if (std::count(ops()[i + 1].after.begin(), ops()[i + 1].after.end(), a) > 0) return false;

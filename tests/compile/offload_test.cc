@@ -82,10 +82,10 @@ TEST(Offload, TextBeforeAndAfter) {
             "$14 fetch.hidden queue=copy_in scratch=0\n"
             "read hidden.host\n"
             "%8 = copy (%83) queue=copy_in at=fetch : f32 [1, 128, 128]\n"
-            "#3 offload.hidden layer=0 mb=0 buffers=@19,@46 fresh=- after=#1\n"
-            "#9 fetch.hidden layer=0 mb=0 buffers=@46,@47 fresh=- after=#3\n"
-            "#16 offload.hidden layer=0 mb=1 buffers=@35,@50 fresh=- after=#14\n"
-            "#22 fetch.hidden layer=0 mb=1 buffers=@50,@51 fresh=- after=#16\n");
+            "#3 offload.hidden layer=0 mb=0 buffers=@19,@46 first_write=- after=#1\n"
+            "#9 fetch.hidden layer=0 mb=0 buffers=@46,@47 first_write=- after=#3\n"
+            "#16 offload.hidden layer=0 mb=1 buffers=@35,@50 first_write=- after=#14\n"
+            "#22 fetch.hidden layer=0 mb=1 buffers=@50,@51 first_write=- after=#16\n");
 }
 
 TEST(Offload, TextIsReadBack) {
@@ -168,7 +168,7 @@ TEST(Offload, ACopyThatIsMissingIsFound) {
     copy->segment = q.segments.emplace_back();
     q.segments.back().subject = "nothing";
     copy->buffers.clear();
-    copy->fresh.clear();
+    copy->first_write.clear();
     EXPECT_FALSE(prove({q}).empty());
   }
 }

@@ -46,7 +46,7 @@ class LayoutDraw {
         use_muon(r);
         use_8bit_moments(r);
         add_terms(r);
-        predict_ahead(r);
+        add_mtp(r);
         return r;
       } catch (const Error&) {
       }
@@ -164,8 +164,8 @@ class LayoutDraw {
   }
 
   // Multi-token prediction, in some runs. Draws no numbers either.
-  static void predict_ahead(compile::CompileRequest& r) {
-    if (!model::rule_of(r.model.family).predicts_ahead) return;
+  static void add_mtp(compile::CompileRequest& r) {
+    if (!model::rule_of(r.model.family).may_have_mtp) return;
     if ((r.sequences + r.microbatches + r.model.layers) % 4 != 0) return;
     r.model.mtp_depth = r.model.layers % 2 + 1;
     r.loss.mtp_weight = 0.3;

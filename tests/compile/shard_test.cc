@@ -12,7 +12,7 @@
 #include "ir/verify.h"
 #include "model/forward.h"
 #include "model/presets.h"
-#include "runtime/initialise.h"
+#include "runtime/initialize.h"
 #include "tests/compile/shard_trial.h"
 #include "tests/every_family.h"
 

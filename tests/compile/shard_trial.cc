@@ -14,7 +14,7 @@
 #include "model/family.h"
 #include "model/forward.h"
 #include "model/presets.h"
-#include "runtime/initialise.h"
+#include "runtime/initialize.h"
 
 namespace tessera::testing {
 
@@ -30,7 +30,7 @@ model::ModelConfig tiny(model::Family family) {
   m.vocabulary_multiple = 1;
   m.context = kTokens;
   m.tied_embeddings = family == model::Family::kGpt2;
-  m.init = m.output_init = model::Initialiser::kNormal;
+  m.init = m.output_init = model::Initializer::kNormal;
   m.init_std = 0.1;
   if (model::rule_of(family).has_encoder) m.encoder_layers = 2;
   model::derive_sizes(m);
@@ -68,7 +68,7 @@ Graph built(const Trial& s) {
   compile::add_adapters(g, s.adapters, s.model);
   if (s.options.cross_entropy == compile::CrossEntropyKind::kUnfused)
     compile::unfuse_cross_entropy(g);
-  if (s.options.attention == compile::AttentionKind::kUnfused) compile::materialise_attention(g);
+  if (s.options.attention == compile::AttentionKind::kUnfused) compile::materialize_attention(g);
   if (s.type == DType::kBF16) compile::apply_precision(g, compile::Precision::kBf16);
   const bool rings = s.context > 1 && s.method == compile::ContextMethod::kRing;
   if (s.context > 1 && s.method != compile::ContextMethod::kHeads)

@@ -102,7 +102,7 @@ class SymbolicMachine {
       const Buffer& f = p_.buffer(c.buffers[i]);
       for (int64_t u = 0; u < units(f); ++u) {
         const uint64_t term = mix(seen, static_cast<uint64_t>(u) + 11 * i);
-        const bool adds = s.buffers[i].access == Access::kAdd && !c.fresh[i];
+        const bool adds = s.buffers[i].access == Access::kAdd && !c.first_write[i];
         at(f, u) = adds ? at(f, u) + term : term;
       }
     }

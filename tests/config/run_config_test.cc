@@ -304,7 +304,7 @@ TEST(RunConfig, PairsOfAnswersHaveNoCapacity) {
 TEST(RunConfig, AFamilyBringsWhatIsItsOwn) {
   const RunConfig c = read(kRun, {"model.family=llama"});
   EXPECT_DOUBLE_EQ(c.model.rotary_pct, 1);
-  EXPECT_EQ(c.model.output_init, model::Initialiser::kScaledNormal);
+  EXPECT_EQ(c.model.output_init, model::Initializer::kScaledNormal);
   EXPECT_DOUBLE_EQ(read(kRun, {"model.family=llama", "model.rotary_pct=0.5"}).model.rotary_pct,
                    0.5);
   EXPECT_EQ(error_of(kRun, {"model.family=llama", "model.kv_heads=2"}), "no error");

@@ -29,7 +29,7 @@ class CudaEmulated : public testing::OnGpu {
     const auto world = comm::self_world();
     train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
     data::BatchSource source = train::batches(c);
-    trainer.initialise();
+    trainer.initialize();
     train::Curve got;
     const auto keep = [&](const train::StepResult& r) {
       got.losses.push_back(r.loss);
@@ -67,7 +67,7 @@ TEST_F(CudaEmulated, D_B4_TheReportIsTheFinishedRuns) {
   const auto world = comm::self_world();
   train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
   data::BatchSource source = train::batches(c);
-  trainer.initialise();
+  trainer.initialize();
   for (int step = 1; step <= 3; ++step) trainer.step(step, 1e-3, source);
   trainer.prepare_step(4, 1e-3, source);
   trainer.start_step();

@@ -152,7 +152,7 @@ class CudaUpdates : public CudaKernels {
     };
     update(false);
     update(true);
-    // Where rounding is random, a sum that differs in its last bit may go to the other neighbour.
+    // Where rounding is random, a sum that differs in its last bit may go to the other neighbor.
     const double bound = c.weights == DType::kF32 ? 1e-6 : 1e-4;
     expect_close(w.fetch(stream()), w.here(), bound, "weights");
     expect_close(m.fetch(stream()), m.here(), bound, "m");
@@ -218,7 +218,7 @@ TEST_F(CudaUpdates, WithMomentsIn8Bits) {
       expect_close(low.fetch(stream()), low.here(), 1e-4, "weights_low");
       expect_close(m_scales.fetch(stream()), m_scales.here(), 1e-6, "m_scales");
       expect_close(v_scales.fetch(stream()), v_scales.here(), 1e-6, "v_scales");
-      // A sum that differs in its last bit may have the neighbouring code.
+      // A sum that differs in its last bit may have the neighboring code.
       for (Both* x : {&m, &v}) {
         const std::vector<double> there = x->fetch(stream()), here = x->here();
         int64_t differ = 0;

@@ -6,7 +6,7 @@
 namespace tessera::testing {
 namespace {
 
-// A sum in another order may round to the other neighbour where it is stored in 16 bits.
+// A sum in another order may round to the other neighbor where it is stored in 16 bits.
 constexpr double kBound = 2e-6, kRoundedBound = 4e-3;
 
 class CudaOps : public OnGpu {

@@ -74,7 +74,7 @@ class CudaRanks : public ::testing::Test {
   // Trains on all ranks, one step ahead where that is possible.
   static train::Curve train(train::Trainer& trainer, const config::RunConfig& c, int steps,
                             std::vector<runtime::CommunicationTime>* times = nullptr) {
-    trainer.initialise();
+    trainer.initialize();
     data::BatchSource source = source_of(c, trainer.data_rank());
     train::Curve curve;
     const auto keep = [&](const train::StepResult& r) {

@@ -146,7 +146,7 @@ TEST_F(CudaTraining, UpdatesOfStateOnTheHostWaitForReaders) {
     c.layout.offload = offload;
     const auto world = comm::self_world();
     train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
-    trainer.initialise();
+    trainer.initialize();
     data::BatchSource source = train::batches(c);
     int64_t waits = 0;
     trainer.engine().hooks().before_update = [&] { ++waits; };
@@ -225,7 +225,7 @@ TEST_F(CudaTraining, TheHostIsAhead) {
   const auto world = comm::self_world();
   train::Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
   data::BatchSource source = train::batches(c);
-  trainer.initialise();
+  trainer.initialize();
   train::Curve got;
   const auto keep = [&](const train::StepResult& r) {
     got.losses.push_back(r.loss);
@@ -263,7 +263,7 @@ TEST_F(CudaTraining, BehindABadStepNothingIsUpdated) {
   };
   const auto world = comm::self_world();
   const auto begin = [&](train::Trainer& t, data::BatchSource& s) {
-    t.initialise();
+    t.initialize();
     for (int step = 1; step < kBad; ++step) EXPECT_TRUE(t.step(step, 1e-3, s).finite);
   };
   train::Trainer until(c, gpu_prepared(), INT64_MAX, *world, {});
@@ -297,7 +297,7 @@ TEST_F(CudaTraining, StateComesBackToTheHost) {
   train::Trainer there(c, gpu_prepared(), INT64_MAX, *world, {});
   data::BatchSource source = train::batches(c);
   for (train::Trainer* t : {&here, &there}) {
-    t->initialise();
+    t->initialize();
     t->step(1, 1e-3, source);
   }
   const std::vector<checkpoint::StateTensor> want = here.state(), got = there.state();

@@ -233,25 +233,25 @@ TEST(BatchesTest, TokensAheadOfAPosition) {
   const std::vector<int32_t> documents = {0, 0, 0, 0, 0, 0, 1, 1};
   constexpr int32_t kNo = kIgnoredLabel;
   std::vector<int32_t> t(8), l(8);
-  fill_ahead(tokens, labels, documents, 2, 1, {}, {t, l});
+  fill_mtp(tokens, labels, documents, 2, 1, {}, {t, l});
   EXPECT_EQ(t, (std::vector<int32_t>{2, 3, 4, 0, 12, 13, 14, 0}));
   EXPECT_EQ(l, (std::vector<int32_t>{3, 4, 5, kNo, kNo, kNo, 15, kNo}));
-  fill_ahead(tokens, labels, {}, 2, 2, {}, {t, l});
+  fill_mtp(tokens, labels, {}, 2, 2, {}, {t, l});
   EXPECT_EQ(t, (std::vector<int32_t>{3, 4, 0, 0, 13, 14, 0, 0}));
   EXPECT_EQ(l, (std::vector<int32_t>{4, 5, kNo, kNo, 14, 15, kNo, kNo}));
   // The first half of each row reads beyond its end.
   std::vector<int32_t> half(4), half_labels(4);
-  fill_ahead(tokens, labels, documents, 2, 1, {0, 2}, {half, half_labels});
+  fill_mtp(tokens, labels, documents, 2, 1, {0, 2}, {half, half_labels});
   EXPECT_EQ(half, (std::vector<int32_t>{2, 3, 12, 13}));
   EXPECT_EQ(half_labels, (std::vector<int32_t>{3, 4, kNo, kNo}));
   // The first and the last quarter of each row.
-  fill_ahead(tokens, labels, documents, 2, 1, {0, 2, true}, {half, half_labels});
+  fill_mtp(tokens, labels, documents, 2, 1, {0, 2, true}, {half, half_labels});
   EXPECT_EQ(half, (std::vector<int32_t>{2, 0, 12, 0}));
   EXPECT_EQ(half_labels, (std::vector<int32_t>{3, kNo, kNo, kNo}));
-  fill_ahead(tokens, labels, documents, 2, 1, {1, 2, true}, {half, half_labels});
+  fill_mtp(tokens, labels, documents, 2, 1, {1, 2, true}, {half, half_labels});
   EXPECT_EQ(half, (std::vector<int32_t>{3, 4, 13, 14}));
   EXPECT_EQ(half_labels, (std::vector<int32_t>{4, 5, kNo, 15}));
-  fill_ahead(tokens, labels, documents, 2, 5, {}, {t, l});  // longer than the rows
+  fill_mtp(tokens, labels, documents, 2, 5, {}, {t, l});  // longer than the rows
   EXPECT_EQ(l, std::vector<int32_t>(8, kNo));
 }
 

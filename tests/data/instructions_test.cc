@@ -200,7 +200,7 @@ TEST_F(InstructionsTest, LongExamplesAreSkippedOrCutIfWanted) {
   const InstructionData cut(s, tokenizer_);
   ASSERT_EQ(cut.examples(), 2);
   EXPECT_EQ(cut.ids(1).size(), 65u);
-  EXPECT_EQ(cut.counts().cut, 1);
+  EXPECT_EQ(cut.counts().truncated, 1);
 }
 
 // A validation set of them has every row once, in one order, and counts what it asks.

@@ -48,8 +48,8 @@ TEST(PermutationTest, PlacesAreEquallyLikely) {
   }
 }
 
-// Neighbours do not stay neighbours: the mean distance of images is near n / 3.
-TEST(PermutationTest, NeighboursPart) {
+// Neighbors do not stay neighbors: the mean distance of images is near n / 3.
+TEST(PermutationTest, NeighborsPart) {
   constexpr int64_t kN = 100'000;
   const Permutation p(1, kN);
   double sum = 0;

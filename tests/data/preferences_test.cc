@@ -207,7 +207,7 @@ TEST_F(PreferencesTest, LongPairsAreRejectedSkippedOrTruncated) {
   s.long_examples = LongExamples::kTruncate;
   const PreferenceData cut(s, PreferenceUse::kPairs, tokenizer_);
   EXPECT_EQ(cut.pairs(), 2);
-  EXPECT_EQ(cut.counts().cut, 1);
+  EXPECT_EQ(cut.counts().truncated, 1);
   EXPECT_EQ(shown(cut, 0, 0), "p[short|");  // the shorter text is whole
   EXPECT_EQ(shown(cut, 0, 1), "p[01234567");
 }

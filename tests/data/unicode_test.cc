@@ -64,7 +64,7 @@ TEST(Nfc, ComposesAndOrders) {
   EXPECT_EQ(nfc("plain"), "plain");
 }
 
-// Canonical ordering as the standard words it: neighbours are exchanged until none is out of order.
+// Canonical ordering as the standard words it: neighbors are exchanged until none is out of order.
 std::string ordered_by_exchanges(std::vector<std::pair<int, std::string>> marks) {
   for (size_t i = 1; i < marks.size(); ++i)
     for (size_t k = i; k > 0 && marks[k - 1].first > marks[k].first; --k)

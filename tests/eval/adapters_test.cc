@@ -83,7 +83,7 @@ void expect_the_same_logits(config::RunConfig c) {
   const auto world = comm::self_world();
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                          INT64_MAX, *world, {});
-  trainer.initialise();
+  trainer.initialize();
   checkpoint::save(folder.path(), header_of(c, 1), trainer.state());
   data::BatchSource source = train::batches(c);
   for (int s = 1; s <= 10; ++s) trainer.step(s, 2e-2, source);
@@ -155,7 +155,7 @@ TEST(Adapters, OverABaseInFourBitsTheSame) {
   const auto world = comm::self_world();
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                          INT64_MAX, *world, {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = train::batches(c);
   for (int s = 1; s <= 3; ++s) trainer.step(s, 2e-2, source);
   checkpoint::save(folder.path(), header_of(c, 1), trainer.state());
@@ -179,7 +179,7 @@ TEST(Adapters, ReplaceEachOtherInALoadedModel) {
   const auto world = comm::self_world();
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                          INT64_MAX, *world, {});
-  trainer.initialise();
+  trainer.initialize();
   checkpoint::save(folder.path(), header_of(c, 1), trainer.state());
   data::IndexedDatasetWriter writer(folder.path() / "d", DType::kU16);
   std::vector<int32_t> document;
@@ -250,7 +250,7 @@ TEST(Adapters, IncompleteWeightsInFourBitsAreDamage) {
   const auto world = comm::self_world();
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                          INT64_MAX, *world, {});
-  trainer.initialise();
+  trainer.initialize();
   for (const char* missing :
        {"layer0.attn.qkv.q.nf4", "layer1.attn.qkv.k.nf4_scales", "layer0.attn.out.nf4_levels"}) {
     checkpoint::TemporaryFolder folder;
@@ -268,7 +268,7 @@ TEST(Average, OfWeightsInFourBitsIsRejected) {
   const auto world = comm::self_world();
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                          INT64_MAX, *world, {});
-  trainer.initialise();
+  trainer.initialize();
   for (const int64_t step : {1, 2})
     checkpoint::save(folder.path(), header_of(c, step), trainer.state());
   const std::vector<Path> both = {folder.path() / "1", folder.path() / "2"};
@@ -283,7 +283,7 @@ TEST(Average, IsTheMeanOfEachWeight) {
                          INT64_MAX, *world, {});
   std::vector<std::vector<float>> seen;
   for (const uint64_t seed : {1u, 2u, 3u}) {
-    trainer.engine().initialise(seed);
+    trainer.engine().initialize(seed);
     for (const checkpoint::StateTensor& t : trainer.state())
       if (t.name == "layer1.attn.out.weight")
         seen.emplace_back(t.data.f32(), t.data.f32() + t.data.elements());

@@ -11,7 +11,7 @@ inline Path fresh_model(const Path& folder, const config::RunConfig& c) {
   const auto world = comm::self_world();
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                          INT64_MAX, *world, {});
-  trainer.initialise();
+  trainer.initialize();
   checkpoint::CheckpointHeader h;
   h.step = 1;
   h.config = to_tree(c);

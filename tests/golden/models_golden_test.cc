@@ -82,7 +82,7 @@ class ModelGolden : public ::testing::TestWithParam<Family> {
 
   // Pairs of texts for an encoder and a decoder, and their tokenizer.
   bool has_pairs() const { return std::filesystem::exists(golden_ / "pairs.jsonl"); }
-  bool predicts_ahead() const {
+  bool may_have_mtp() const {
     return std::ranges::any_of(reference_.entries(),
                                [](const auto& e) { return e.name == "mtp_losses"; });
   }
@@ -134,7 +134,7 @@ class ModelGolden : public ::testing::TestWithParam<Family> {
         reference_.number("learning_rate"), reference_.number("beta1"), reference_.number("beta2"),
         reference_.number("epsilon"), reference_.number("weight_decay"),
         reference_.number("clip_norm"), reference_.entry("losses").shape[0], f,
-        predicts_ahead() ? fmt::format("mtp_weight: {}", reference_.number("mtp_weight")) : "");
+        may_have_mtp() ? fmt::format("mtp_weight: {}", reference_.number("mtp_weight")) : "");
     const Path path = folder_ / fmt::format("run{}.yaml", micro);
     write_file(path, text);
     return path.string();
@@ -192,7 +192,7 @@ TEST_P(ModelGolden, TrainsAsPyTorchDoes) {
     if (HasFatalFailure()) return;
     expect_curve("loss", "losses", micro);
     expect_curve("grad_norm", "norms", micro);
-    if (predicts_ahead()) expect_curve("mtp_loss", "mtp_losses", micro);
+    if (may_have_mtp()) expect_curve("mtp_loss", "mtp_losses", micro);
     expect_gradients(micro);
   }
 }

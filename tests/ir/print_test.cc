@@ -59,14 +59,14 @@ Program full_program() {
                             .weights = DType::kF16,
                             .rounding = Rounding::kStochastic}};
   p.segments[SegmentId(0)].queue = Queue::kCopyIn;
-  p.schedule[CallId(1)].fresh = {false, true, true};
+  p.schedule[CallId(1)].first_write = {false, true, true};
   p.schedule[CallId(1)].comm = {CommKind::kAllReduce,
                                 GroupRef::along({AxisKind::kReplica, AxisKind::kTensor}), kNone,
                                 "layer 3, gradients", 1 << 20};
   p.schedule[CallId(0)].comm = {CommKind::kSend, {}, 2, "hidden", 64};
   p.schedule[CallId(1)].after = {CallId(0), CallId(1)};
   p.schedule[CallId(0)].before_step = {CallId(1)};
-  p.schedule[CallId(0)].fresh = {};
+  p.schedule[CallId(0)].first_write = {};
   return p;
 }
 
@@ -101,8 +101,8 @@ buffers
   @2 hidden layer=0 mb=0 offset=5248
   @3 hidden layer=1 mb=0 offset=7296
 calls
-  #0 clear buffers=@1 fresh=-
-  #1 forward.layer layer=0 mb=0 buffers=@0,@2,@3 fresh=-
+  #0 clear buffers=@1 first_write=-
+  #1 forward.layer layer=0 mb=0 buffers=@0,@2,@3 first_write=-
 )");
 }
 
@@ -268,7 +268,7 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
   expect_error("buffers=@0,@2,@3", "buffers=@0,@2",
                "p.txt:32:3: found '#1', expected 3 buffers, one per parameter of forward.layer "
                "(this call has 2)");
-  expect_error("buffers=@1 fresh=-", "buffers=@1 after=#2",
+  expect_error("buffers=@1 first_write=-", "buffers=@1 after=#2",
                "p.txt: found a wait for call #2, expected one below #2");
   expect_error("bytes=12000", "bytes=99999999999999999999",
                "p.txt:1:45: found '99999999999999999999', expected a whole number");

@@ -94,12 +94,12 @@ inline Program sample_program() {
   p.schedule.resize(2);
   p.schedule[CallId(0)].segment = SegmentId(0);
   p.schedule[CallId(0)].buffers = {BufferId(1)};
-  p.schedule[CallId(0)].fresh = {false};
+  p.schedule[CallId(0)].first_write = {false};
   p.schedule[CallId(1)].segment = SegmentId(1);
   p.schedule[CallId(1)].layer = 0;
   p.schedule[CallId(1)].microbatch = 0;
   p.schedule[CallId(1)].buffers = {BufferId(0), BufferId(2), BufferId(3)};
-  p.schedule[CallId(1)].fresh = {false, false, false};
+  p.schedule[CallId(1)].first_write = {false, false, false};
   p.state_bytes = 2368;
   p.scratch_offset = 2432;
   p.bytes = 12000;

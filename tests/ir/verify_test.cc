@@ -304,7 +304,7 @@ TEST(VerifyProgram, NamesBrokenCalls) {
       "call #1 forward.layer layer=0 mb=0: has 2 buffers, its segment has 3 parameters");
   expect_found_in([](Program& p) { p.schedule[CallId(1)].buffers[0] = BufferId(1); },
                   "buffer 0 is of kind report, its segment expects layer.weights");
-  expect_found_in([](Program& p) { p.schedule[CallId(1)].fresh.pop_back(); },
+  expect_found_in([](Program& p) { p.schedule[CallId(1)].first_write.pop_back(); },
                   "has 2 flags for first writes, expected one per buffer (3)");
 }
 

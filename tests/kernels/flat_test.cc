@@ -5,7 +5,7 @@
 #include "base/philox.h"
 #include "kernels/elementwise.h"
 #include "kernels/gradient_norm.h"
-#include "kernels/initialise.h"
+#include "kernels/initialize.h"
 #include "tests/kernels/array.h"
 
 namespace tessera::kernels {
@@ -103,12 +103,12 @@ TEST(Fill, ClearsAndFills) {
   for (int64_t i = 0; i < 1001; ++i) EXPECT_EQ(x.at(i), 0);
 }
 
-TEST(Initialise, IsAFunctionOfTheGlobalElement) {
+TEST(Initialize, IsAFunctionOfTheGlobalElement) {
   const Array whole({1000});
-  initialise_normal(whole, {.key = 42, .deviation = 0.5}, 2);
+  initialize_normal(whole, {.key = 42, .deviation = 0.5}, 2);
   for (const int64_t first : {1, 2, 3, 4, 517}) {
     const Array part({100});
-    initialise_normal(part, {.key = 42, .first = first, .deviation = 0.5}, 2);
+    initialize_normal(part, {.key = 42, .first = first, .deviation = 0.5}, 2);
     for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(part.at(i), whole.at(first + i));
   }
   for (int64_t i = 0; i < 1000; i += 4) {
@@ -120,27 +120,27 @@ TEST(Initialise, IsAFunctionOfTheGlobalElement) {
   }
 }
 
-TEST(Initialise, IsNormal) {
+TEST(Initialize, IsNormal) {
   const int64_t n = 1'000'000;
   const auto count = static_cast<double>(n);
   const Array x({n});
-  initialise_normal(x, {.key = 7, .mean = 1, .deviation = 2}, 2);
+  initialize_normal(x, {.key = 7, .mean = 1, .deviation = 2}, 2);
   std::vector<double> z;
-  double m1 = 0, m2 = 0, m3 = 0, m4 = 0, neighbours = 0;
+  double m1 = 0, m2 = 0, m3 = 0, m4 = 0, neighbors = 0;
   for (int64_t i = 0; i < n; ++i) {
     z.push_back((x.at(i) - 1) / 2);
     m1 += z.back() / count;
     m2 += z.back() * z.back() / count;
     m3 += std::pow(z.back(), 3) / count;
     m4 += std::pow(z.back(), 4) / count;
-    if (i > 0) neighbours += z.back() * z[z.size() - 2] / count;
+    if (i > 0) neighbors += z.back() * z[z.size() - 2] / count;
   }
   // Four standard errors.
   EXPECT_NEAR(m1, 0, 4e-3);
   EXPECT_NEAR(m2, 1, 4 * std::sqrt(2) * 1e-3);
   EXPECT_NEAR(m3, 0, 4 * std::sqrt(15) * 1e-3);
   EXPECT_NEAR(m4, 3, 4 * std::sqrt(96) * 1e-3);
-  EXPECT_NEAR(neighbours, 0, 4e-3);
+  EXPECT_NEAR(neighbors, 0, 4e-3);
   for (const double tail : {2.0, 3.0, 4.0}) {
     const double expected = count * std::erfc(tail / std::sqrt(2.0));
     const auto beyond =
@@ -158,22 +158,22 @@ TEST(Initialise, IsNormal) {
   EXPECT_LT(distance * std::sqrt(count), 1.63);
 }
 
-TEST(Initialise, EveryInstructionSetGivesTheSameBits) {
+TEST(Initialize, EveryInstructionSetGivesTheSameBits) {
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
     Array first({100'003}, type);
-    initialise_normal(first, {.key = 5, .first = 77, .mean = 0.1, .deviation = 0.02}, 2);
+    initialize_normal(first, {.key = 5, .first = 77, .mean = 0.1, .deviation = 0.02}, 2);
     for_every_target([&] {
       Array again({100'003}, type);
-      initialise_normal(again, {.key = 5, .first = 77, .mean = 0.1, .deviation = 0.02}, 2);
+      initialize_normal(again, {.key = 5, .first = 77, .mean = 0.1, .deviation = 0.02}, 2);
       EXPECT_TRUE(again.same_bits(first));
     });
   }
 }
 
-TEST(Initialise, ThreadsDoNotChangeTheBits) {
+TEST(Initialize, ThreadsDoNotChangeTheBits) {
   expect_same_for_any_threads([](int threads) {
     Array x({30001}, DType::kBF16);
-    initialise_normal(x, {.key = 3}, threads);
+    initialize_normal(x, {.key = 3}, threads);
     return x;
   });
 }

@@ -2,7 +2,6 @@
 #include "tests/kernels/golden.h"
 #include "kernels/adafactor.h"
 #include "kernels/attention.h"
-#include "kernels/divided_cross_entropy.h"
 #include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/muon.h"
@@ -11,6 +10,7 @@
 #include "kernels/preference.h"
 #include "kernels/rotary.h"
 #include "kernels/update.h"
+#include "kernels/vocab_parallel_cross_entropy.h"
 #include "tests/kernels/update_step.h"
 
 namespace tessera::kernels {

@@ -9,7 +9,7 @@
 #include "compile/compile.h"
 #include "model/presets.h"
 #include "plan/explain.h"
-#include "plan/neighbours.h"
+#include "plan/neighbors.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
 
@@ -83,11 +83,11 @@ TEST(Explain, DrawsEveryStage) {
     EXPECT_NE(svg.find(words), std::string::npos) << words;
 }
 
-TEST(Neighbours, KeepTheDevicesAndTheBatch) {
+TEST(Neighbors, KeepTheDevicesAndTheBatch) {
   const compile::CompileRequest r = small();
-  const std::vector<Neighbour> all = neighbours(r);
+  const std::vector<Neighbor> all = neighbors(r);
   EXPECT_GT(all.size(), 8u);
-  for (const Neighbour& n : all) {
+  for (const Neighbor& n : all) {
     EXPECT_EQ(compile::mesh_of(n.request.layout).ranks(), compile::mesh_of(r.layout).ranks())
         << n.keys;
     EXPECT_EQ(n.request.sequences * n.request.layout.data * n.request.microbatches,
@@ -97,16 +97,16 @@ TEST(Neighbours, KeepTheDevicesAndTheBatch) {
 }
 
 // What bounds leave out is what compiling would have.
-TEST(Neighbours, TriedAreThoseThatFitAndAreFaster) {
+TEST(Neighbors, TriedAreThoseThatFitAndAreFaster) {
   const Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
   const compile::CompileRequest r = small();
   const double now = predict(r, h, {}, cluster_target()).step_s;
   size_t faster = 0;
-  for (const Neighbour& n : neighbours(r)) try {
+  for (const Neighbor& n : neighbors(r)) try {
       faster += predict(n.request, h, {}, cluster_target()).step_s < now;
     } catch (const Error&) {  // not a layout of this model
     }
-  const auto tried = try_neighbours(r, h, {}, cluster_target(), now);
+  const auto tried = try_neighbors(r, h, {}, cluster_target(), now);
   EXPECT_EQ(tried.size(), faster);
   EXPECT_GT(faster, 0u);
   for (size_t i = 1; i < tried.size(); ++i)
@@ -130,10 +130,10 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
   ASSERT_LT(least, most);
   EXPECT_TRUE(memory_savings({"", r}, h, {}, cluster_target()).empty());  // it fits
   h.device.memory_bytes = 0.5 * (least + most);
-  std::vector<Neighbour> found = memory_savings({"", r}, h, {}, cluster_target());
-  std::erase_if(found, [](const Neighbour& n) { return n.keys.ends_with("optimizer"); });
+  std::vector<Neighbor> found = memory_savings({"", r}, h, {}, cluster_target());
+  std::erase_if(found, [](const Neighbor& n) { return n.keys.ends_with("optimizer"); });
   ASSERT_EQ(found.size(), 2u);
-  for (const Neighbour& n : found) {
+  for (const Neighbor& n : found) {
     EXPECT_LE(peak(n.request), usable_bytes(h.device)) << n.keys;
     const size_t equals = n.keys.find('='), colon = n.keys.find(':');
     ASSERT_NE(colon, std::string::npos) << n.keys;
@@ -144,8 +144,8 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
     EXPECT_GT(peak(fewer), usable_bytes(h.device)) << n.keys;
   }
   const auto tried =
-      try_neighbours(r, h, {}, cluster_target(), std::numeric_limits<double>::infinity());
-  for (const Neighbour& n : found)
+      try_neighbors(r, h, {}, cluster_target(), std::numeric_limits<double>::infinity());
+  for (const Neighbor& n : found)
     EXPECT_TRUE(std::any_of(tried.begin(), tried.end(), [&](const Tried& t) {
       return t.keys == n.keys;
     })) << n.keys;
@@ -166,7 +166,7 @@ TEST(Sparing, OptimizerOnTheHost) {
   const auto keys = [&](double bytes) {
     h.device.memory_bytes = bytes / (1 - h.device.headroom) + 1;
     std::vector<std::string> all;
-    for (const Neighbour& n : memory_savings({"", r}, h, {}, cluster_target()))
+    for (const Neighbor& n : memory_savings({"", r}, h, {}, cluster_target()))
       all.push_back(n.keys);
     return all;
   };

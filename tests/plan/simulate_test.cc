@@ -128,7 +128,8 @@ TEST(Simulate, OneRankTakesTheSumOfItsOps) {
   for (const Call& c : p.schedule)
     for (const Op& op : p.segment(c).ops) {
       sum += op_s(op, cost_of(op, local), local, h, {});
-      const bool adds = std::find(c.fresh.begin(), c.fresh.end(), true) == c.fresh.end();
+      const bool adds =
+          std::find(c.first_write.begin(), c.first_write.end(), true) == c.first_write.end();
       if (op.is<MatmulGradWeight>() && adds)
         sum += static_cast<double>(local[op.outputs[0]].bytes()) / 1e12;
       ++calls;

@@ -64,7 +64,7 @@ TEST_P(PackedAdafactor, F3_PartsAreUpdatedAsPublishedTensors) {
   const auto world = comm::self_world();
   Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
                   *world, {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = batches(c);
   std::map<std::string, Moments> kept;
   for (int t = 1; t <= 3; ++t) {
@@ -146,7 +146,7 @@ TEST_P(PackedAdafactor, F3_OldCheckpointsAreSplit) {
   const auto world = comm::self_world();
   Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1), INT64_MAX,
                   *world, {});
-  trainer.initialise();
+  trainer.initialize();
   Means old = packed_means(trainer.state());
   std::string folder = std::filesystem::temp_directory_path() / "tessera_factors.XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);

@@ -47,7 +47,7 @@ double distance(const Numbers& a, const Numbers& b) {
 struct TinyRun {
   explicit TinyRun(const config::RunConfig& c)
       : world(comm::self_world()), trainer(trainer_of(c, *world)), source(batches(c)) {
-    trainer->initialise();
+    trainer->initialize();
   }
   State state() { return numbers_of(trainer->state()); }
   State gradients(double tokens) {

@@ -39,7 +39,7 @@ struct Step {
 std::vector<Step> steps_of(const config::RunConfig& c, comm::World& world) {
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, world, {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = train::batches(c, trainer.data_rank());
   std::vector<Step> steps;
   for (int64_t step = 1; step <= 3; ++step) {

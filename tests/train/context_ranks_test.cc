@@ -40,7 +40,7 @@ config::RunConfig config_of(model::Family family, compile::Layout layout) {
 std::vector<double> figures_of(const config::RunConfig& c) {
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, ranks(), {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = train::batches(c, trainer.data_rank());
   std::vector<double> figures;
   for (int64_t step = 1; step <= 3; ++step) {

@@ -33,7 +33,7 @@ TEST(Divergence, M14_ALossThatStaysFarAboveItsBeginningIsDivergence) {
     losses.push_back(119);
   }
   EXPECT_TRUE(guard_after(losses).diverged());
-  EXPECT_TRUE(guard_after(losses).ended_diverged());
+  EXPECT_TRUE(guard_after(losses).diverged_at_end());
   config::DivergenceSection off;
   off.ratio = 0;
   EXPECT_FALSE(guard_after(losses, off).diverged());
@@ -42,11 +42,11 @@ TEST(Divergence, M14_ALossThatStaysFarAboveItsBeginningIsDivergence) {
 
 // A run that ends before it has `steps` losses.
 TEST(Divergence, M14_AShortRunIsJudgedByItsSteps) {
-  EXPECT_TRUE(guard_after({9, 119, 4.6e19}).ended_diverged());
-  EXPECT_TRUE(guard_after({9, 119}).ended_diverged());
-  EXPECT_FALSE(guard_after({9}).ended_diverged());
-  EXPECT_FALSE(guard_after({9, 40, 30, 14, 9.5}).ended_diverged());  // it recovers
-  EXPECT_FALSE(guard_after({}).ended_diverged());
+  EXPECT_TRUE(guard_after({9, 119, 4.6e19}).diverged_at_end());
+  EXPECT_TRUE(guard_after({9, 119}).diverged_at_end());
+  EXPECT_FALSE(guard_after({9}).diverged_at_end());
+  EXPECT_FALSE(guard_after({9, 40, 30, 14, 9.5}).diverged_at_end());  // it recovers
+  EXPECT_FALSE(guard_after({}).diverged_at_end());
 }
 
 TEST(Divergence, M14_NoiseFallingAndFineTuningAreNot) {
@@ -60,11 +60,11 @@ TEST(Divergence, M14_NoiseFallingAndFineTuningAreNot) {
     ASSERT_FALSE(tuned.is_high()) << i;
   }
   // A model whose loss starts high because its head is not scaled.
-  EXPECT_FALSE(guard_after(steps(100, 300, 4)).ended_diverged());
+  EXPECT_FALSE(guard_after(steps(100, 300, 4)).diverged_at_end());
   // A stage of other data doubles the loss.
   std::vector<double> stages = steps(100, 9, 2);
   for (int i = 0; i < 100; ++i) stages.push_back(4.5);
-  EXPECT_FALSE(guard_after(stages).ended_diverged());
+  EXPECT_FALSE(guard_after(stages).diverged_at_end());
   // A hot start that recovers within 20 steps.
   std::vector<double> hot = {9};
   for (int i = 0; i < 9; ++i) hot.push_back(25);
@@ -91,7 +91,7 @@ TEST(Divergence, M14_AResumedRunKeepsItsBeginning) {
   old.restore(Tree());
   for (int i = 0; i < 30; ++i) old.add(3);
   EXPECT_EQ(old.first_loss(), 3);
-  EXPECT_FALSE(old.ended_diverged());
+  EXPECT_FALSE(old.diverged_at_end());
 }
 
 TEST(Divergence, M14_ASpikeIsReportedOnce) {

@@ -39,7 +39,7 @@ train::Curve curve(const config::RunConfig& c, comm::World& world) {
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, world, {});
   EXPECT_EQ(trainer.engine().arena_bytes(), compile::memory_plan(trainer.program()).arena);
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = train::batches(c, trainer.data_rank());
   train::Curve out;
   for (int64_t step = 1; step <= 5; ++step) {

@@ -16,7 +16,7 @@ class ZeroRouters {
         world_(comm::self_world()),
         trainer_(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
                  *world_, {}) {
-    trainer_.initialise();
+    trainer_.initialize();
     for (const checkpoint::StateTensor& t : trainer_.state())
       if (t.name.ends_with("router.weight"))
         std::memset(t.data.data, 0, static_cast<size_t>(t.data.bytes()));

@@ -75,11 +75,11 @@ Trained trained(config::RunConfig c, const std::string& first, const std::string
   Trained out;
   c.layout.offload = first;
   const auto before = trainer_of(c);
-  before->initialise();
+  before->initialize();
   add_steps(*before, c, 1, out);
   c.layout.offload = second;
   const auto after = trainer_of(c);
-  after->initialise();
+  after->initialize();
   const auto from = views(*before), to = views(*after);
   EXPECT_EQ(from.size(), to.size());
   for (size_t i = 0; i < from.size(); ++i) {

@@ -129,7 +129,7 @@ int64_t expect_promises(int64_t zero, const std::string& recompute,
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, ranks(), {});
   trainer.engine().touch();
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = batches(c, trainer.data_rank());
   EXPECT_TRUE(trainer.step(1, 1e-3, source).finite);
   const int64_t taken = peak.stop() - before;

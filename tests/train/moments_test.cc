@@ -22,7 +22,7 @@ struct CodedRun {
             c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
             *world, std::function<double()>())),
         source(batches(c)) {
-    trainer->initialise();
+    trainer->initialize();
   }
   StepResult step(int64_t n, double rate = 1e-2) { return trainer->step(n, rate, source); }
   // What a checkpoint would have.

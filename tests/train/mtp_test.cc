@@ -16,7 +16,7 @@ config::RunConfig with_depth(model::Family family, int64_t depth) {
 std::vector<model::Family> families() {
   std::vector<model::Family> some;
   for (const model::Family f : every_family())
-    if (model::rule_of(f).predicts_ahead) some.push_back(f);
+    if (model::rule_of(f).may_have_mtp) some.push_back(f);
   return some;
 }
 
@@ -34,7 +34,7 @@ TEST_P(MtpOf, AStepFollowsTheGradientOfTheWholeLoss) {
     const auto world = comm::self_world();
     Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                     INT64_MAX, *world, {});
-    trainer.initialise();
+    trainer.initialize();
     data::BatchSource source = batches(c);
     const int64_t T = c.data.sequence_length;
     const double per_row = static_cast<double>((T - 1) + (T - 2)) / static_cast<double>(T);
@@ -57,7 +57,7 @@ TEST_P(MtpOf, LossAndValidationAreThoseOfTheModelAlone) {
     const auto world = comm::self_world();
     Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                     INT64_MAX, *world, {});
-    trainer.initialise();
+    trainer.initialize();
     data::BatchSource source = batches(c);
     const StepResult r = trainer.step(1, 0, source);  // the weights stay as they are
     EXPECT_EQ(r.mtp_loss.has_value(), depth > 0);

@@ -126,7 +126,7 @@ TEST_P(MuonFamilies, EachPublishedMatrixIsMadeOrthogonal) {
   c.optimizer.nesterov = GetParam() != model::Family::kT5;
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
-  trainer->initialise();
+  trainer->initialize();
   data::BatchSource source = batches(c);
   std::map<std::string, Numbers> kept;
   int compared = 0;
@@ -164,7 +164,7 @@ TEST_P(MuonFamilies, GradientsAreIntactAfterTheStep) {
         "{match: [embed.*], kind: adafactor}]");
     const auto world = comm::self_world();
     const auto trainer = trainer_of(c, *world);
-    trainer->initialise();
+    trainer->initialize();
     data::BatchSource source = batches(c);
     ASSERT_TRUE(trainer->step(1, 1e-3, source).finite);
     for (const checkpoint::StateTensor& s : trainer->gradients()) {

@@ -87,7 +87,7 @@ Measured measured(config::RunConfig c, bool measures) {
   const auto world = comm::self_world();
   Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
                   *world, {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = batches(c);
   Measured out;
   for (int64_t s = 1; s <= 3; ++s) {

@@ -68,7 +68,7 @@ config::RunConfig alone(const config::RunConfig& c, size_t number) {
 State trained(const config::RunConfig& c, double rate, int steps) {
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
-  trainer->engine().initialise(5);
+  trainer->engine().initialize(5);
   data::BatchSource source = batches(c);
   for (int s = 1; s <= steps; ++s) EXPECT_TRUE(trainer->step(s, rate, source).finite);
   return state_of(*trainer);
@@ -143,7 +143,7 @@ TEST(OptimizerGroups, AnOverflowIsSkippedByAll) {
   c.precision = compile::Precision::kFp16;
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
-  trainer->initialise();
+  trainer->initialize();
   data::BatchSource source = batches(c);
   const State before = state_of(*trainer);
   EXPECT_FALSE(trainer->step(1, 1e-3, source, {}, 0x1p24).finite);

@@ -147,7 +147,7 @@ TEST(Bf16Sr, DrawsByTheSeed) {
   const auto world = comm::self_world();
   const auto trained = [&] {
     const auto trainer = trainer_of(c, *world);
-    trainer->engine().initialise(5);
+    trainer->engine().initialize(5);
     data::BatchSource source = batches(c);
     for (int s = 1; s <= 3; ++s) trainer->step(s, 1e-3, source);
     return bytes_of(*trainer);
@@ -163,7 +163,7 @@ TEST(Fp16, AnOverflowIsSkippedAndMended) {
   c.precision = compile::Precision::kFp16;
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
-  trainer->initialise();
+  trainer->initialize();
   data::BatchSource source = batches(c);
   const auto before = bytes_of(*trainer);
   const StepResult over = trainer->step(1, 1e-3, source, {}, 0x1p24);
@@ -189,8 +189,8 @@ TEST(Fp16, F4_SkippedStepsAreNoUpdates) {
     const auto world = comm::self_world();
     const auto skipping = trainer_of(c, *world), plain = trainer_of(c, *world);
     data::BatchSource source = batches(c), again = batches(c);
-    skipping->initialise();
-    plain->initialise();
+    skipping->initialize();
+    plain->initialize();
     const auto before = bytes_of(*plain);
     for (int s = 1; s <= 10; ++s) EXPECT_FALSE(skipping->step(s, 1e-3, source, {}, 0x1p24).finite);
     EXPECT_EQ(skipping->updates(), 0);
@@ -233,7 +233,7 @@ TEST(Fp16, AnEncoderAndADecoderTrainAsInF32) {
   c.precision = compile::Precision::kFp16;
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
-  trainer->initialise();
+  trainer->initialize();
   data::BatchSource source = batches(c);
   for (size_t s = 0; s < 5; ++s) {
     const StepResult r = trainer->step(static_cast<int64_t>(s) + 1, 1e-3, source, {}, 256);
@@ -305,7 +305,7 @@ TEST(BatchRamp, AnUpdateWaitsForWhoReads) {
   c.batch.warmup_steps_per_size = 1;
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
-  trainer->initialise();
+  trainer->initialize();
   int waits = 0;
   trainer->engine().hooks().before_update = [&] { ++waits; };
   data::BatchSource source = batches(c);
@@ -325,7 +325,7 @@ TEST_P(EveryFamilyTuned, AdaptersAloneAreTrainedAndKept) {
   c.lora.rank = 4;
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
-  trainer->initialise();
+  trainer->initialize();
   const auto before = bytes_of(*trainer);
   data::BatchSource source = batches(c);
   std::vector<double> losses;
@@ -351,7 +351,7 @@ TEST_P(EveryFamilyTuned, WhatIsFrozenStays) {
   c.optimizer.freeze = {"embed.*", "*.attn.*"};
   const auto world = comm::self_world();
   const auto trainer = trainer_of(c, *world);
-  trainer->initialise();
+  trainer->initialize();
   const auto before = bytes_of(*trainer);
   data::BatchSource source = batches(c);
   for (int s = 1; s <= 2; ++s) EXPECT_TRUE(trainer->step(s, 1e-2, source).finite);

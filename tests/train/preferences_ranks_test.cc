@@ -12,7 +12,7 @@ constexpr int64_t kStepsOfTrial = 3;
 std::vector<train::StepResult> trained(const config::RunConfig& c, comm::World& world) {
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, world, {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = pair_batches(c, trainer.data_rank());
   std::vector<train::StepResult> results;
   for (int64_t step = 1; step <= kStepsOfTrial; ++step)
@@ -24,7 +24,7 @@ std::vector<train::StepResult> trained(const config::RunConfig& c, comm::World& 
 std::vector<train::ValidationResult> validated(const config::RunConfig& c, comm::World& world) {
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, world, {});
-  trainer.initialise();
+  trainer.initialize();
   const auto data = pair_data(c);
   data::BatchSource source = batches_of(*data, c, trainer.data_rank());
   std::vector<train::ValidationResult> results;

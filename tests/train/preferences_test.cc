@@ -22,7 +22,7 @@ std::vector<StepResult> steps_of(const config::RunConfig& c, int64_t steps, doub
   const auto world = comm::self_world();
   Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
                   *world, {});
-  trainer.initialise();
+  trainer.initialize();
   std::vector<StepResult> results;
   for (int64_t s = 1; s <= steps; ++s) {
     data::BatchSource source = pair_batches(c, 0);
@@ -123,7 +123,7 @@ Trained validated(const config::RunConfig& c, const std::vector<int64_t>& counts
   const auto world = comm::self_world();
   Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
                   *world, {});
-  trainer.initialise();
+  trainer.initialize();
   const auto data = pair_data(c);
   Trained t;
   for (const int64_t n : counts) {

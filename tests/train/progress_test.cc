@@ -8,6 +8,8 @@
 #include <map>
 #include <vector>
 
+#include "tensor/process_limits.h"
+
 namespace tessera::train {
 namespace {
 
@@ -90,11 +92,11 @@ TEST(CutToColumns, CountsCharactersAndNotBytes) {
 }
 
 TEST(ResidentBytes, IsPlausible) {
-  const int64_t before = resident_bytes();
+  const int64_t before = process_resident_bytes();
   EXPECT_GT(before, 1 << 20);
   constexpr size_t kBytes = 64 << 20;
   const std::vector<char> block(kBytes, 'x');
-  EXPECT_GT(resident_bytes() + block[1], before + static_cast<int64_t>(kBytes) / 2);
+  EXPECT_GT(process_resident_bytes() + block[1], before + static_cast<int64_t>(kBytes) / 2);
 }
 
 // What a Progress writes, as text.

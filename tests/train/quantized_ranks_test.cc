@@ -10,7 +10,7 @@ namespace {
 train::Curve curve(const config::RunConfig& c, comm::World& world) {
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, world, std::function<double()>());
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = train::batches(c, trainer.data_rank());
   train::Curve out;
   for (int s = 1; s <= 3; ++s) {

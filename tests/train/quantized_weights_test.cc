@@ -57,11 +57,11 @@ TEST(QuantizedWeights, AreThoseOfTheInitialWeights) {
   config::RunConfig c = quantized(model::Family::kNeox);
   const auto world = comm::self_world();
   const auto small = trainer_of(c, *world);
-  small->initialise();
+  small->initialize();
   const Bytes stored = state_of(*small);
   c.lora.quantize = compile::Quantization::kNone;
   const auto large = trainer_of(c, *world);
-  large->initialise();
+  large->initialize();
   int quantized = 0;
   for (const auto& [name, bytes] : state_of(*large)) {
     const std::string codes = model::quantized_name(name, "", model::kNf4Codes);
@@ -89,7 +89,7 @@ void expect_training_of_dequantized(config::RunConfig c) {
   checkpoint::TemporaryFolder folder;
   const auto world = comm::self_world();
   const auto small = trainer_of(c, *world);
-  small->initialise();
+  small->initialize();
   checkpoint::save(folder.path(), header_of(c), small->state());
   const Bytes before = state_of(*small);
   c.lora.quantize = compile::Quantization::kNone;
@@ -137,7 +137,7 @@ TEST(QuantizedWeights, DoraStartsAsTheDequantizedWeights) {
   config::RunConfig base = c;
   base.lora = {};
   const auto plain = trainer_of(base, *world);
-  plain->initialise();
+  plain->initialize();
   checkpoint::save(folder.path(), header_of(base), plain->state());
   for (const bool loaded : {false, true}) {
     std::vector<double> losses;
@@ -149,7 +149,7 @@ TEST(QuantizedWeights, DoraStartsAsTheDequantizedWeights) {
       if (loaded)
         trainer->load(reader, config::Load::kWeights);
       else
-        trainer->initialise();
+        trainer->initialize();
       data::BatchSource source = batches(c);
       losses.push_back(trainer->step(1, 1e-2, source).loss);
       EXPECT_LT(trainer->step(1, 1e-2, source).loss, losses.back());

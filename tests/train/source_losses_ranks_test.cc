@@ -34,7 +34,7 @@ config::RunConfig config_of(compile::Layout layout) {
 std::vector<double> figures_of(const config::RunConfig& c) {
   train::Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1),
                          INT64_MAX, ranks(), {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = train::batches(c, trainer.data_rank());
   std::vector<int> groups(c.batch.global);
   for (size_t s = 0; s < groups.size(); ++s) groups[s] = s < 9 ? 0 : s == 12 ? 2 : 1;

@@ -26,7 +26,7 @@ Divided divide(const config::RunConfig& c) {
   const auto world = comm::self_world();
   Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
                   *world, {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = batches(c);
   std::vector<int> each(c.batch.global);
   std::iota(each.begin(), each.end(), 0);

@@ -20,7 +20,7 @@ Trained trained(const config::RunConfig& c, data::BatchSource source) {
   const auto world = comm::self_world();
   Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
                   *world, {});
-  trainer.initialise();
+  trainer.initialize();
   Trained out;
   for (int64_t s = 1; s <= 3; ++s) {
     const StepResult r = trainer.step(s, 1e-2, source);

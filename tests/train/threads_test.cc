@@ -35,7 +35,7 @@ int64_t threads_added(int threads) {
   data::BatchSource source = batches(c);
   const int64_t before = threads_of_this_process();
   trainer.engine().touch();
-  trainer.initialise();
+  trainer.initialize();
   for (int s = 1; s <= 2; ++s) EXPECT_TRUE(trainer.step(s, 1e-3, source).finite);
   return threads_of_this_process() - before - 1;  // a step starts the thread that reads ahead
 }

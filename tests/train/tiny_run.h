@@ -86,7 +86,7 @@ struct Curve {
 
 // The first steps of a trainer that has not begun.
 inline Curve curve_of(Trainer& trainer, const config::RunConfig& c, int steps) {
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = batches(c);
   Curve out;
   for (int s = 1; s <= steps; ++s) {

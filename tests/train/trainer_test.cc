@@ -33,7 +33,7 @@ TEST_P(EveryFamily, TermsOfTheLossAreApartFromIt) {
     const auto world = comm::self_world();
     Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2),
                     INT64_MAX, *world, {});
-    trainer.initialise();
+    trainer.initialize();
     data::BatchSource source = batches(c);
     return trainer.step(1, 1e-3, source);
   };
@@ -253,7 +253,7 @@ TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
   const auto world = comm::self_world();
   Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 1), INT64_MAX,
                   *world, {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = batches(c);
   trainer.step(1, 0.0, source);  // learning rate 0: the weights stay
   std::vector<checkpoint::StateTensor> state = trainer.state();
@@ -289,7 +289,7 @@ TEST(Trainer, NothingIsUpdatedWhereANumberIsNotFinite) {
   const auto world = comm::self_world();
   Trainer trainer(c, std::make_unique<runtime::PreparedKernels>(read_cpu_features(), 2), INT64_MAX,
                   *world, {});
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = batches(c);
   std::vector<checkpoint::StateTensor> state = trainer.state();
   float* bad = nullptr;

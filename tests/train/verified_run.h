@@ -44,7 +44,7 @@ inline train::RankRecords trained(const config::RunConfig& c, const std::vector<
   train::Trainer trainer(
       c, std::make_unique<runtime::Engine>(std::move(programs), std::move(kernels),
                                            runtime::EngineOptions{.world = &world}));
-  trainer.initialise();
+  trainer.initialize();
   data::BatchSource source = batches_of(c, trainer.data_rank());
   train::ValueRecorder recorder(trainer.program(), trainer.engine().position());
   for (int64_t step = 1; step <= kSteps; ++step) {

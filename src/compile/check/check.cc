@@ -4,7 +4,6 @@
 // every value where it is read.
 #include "compile/check/check.h"
 
-#include <iterator>
 #include <map>
 
 #include "base/error.h"
@@ -13,10 +12,6 @@
 
 namespace tessera::compile {
 namespace {
-
-void append(std::vector<Finding>& all, std::vector<Finding> more) {
-  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-}
 
 // Checks that there is one program per stage, in order, and that all agree on the mesh and on the
 // stages that hold each buffer kind.
@@ -74,7 +69,7 @@ std::vector<std::string> prove(const std::vector<Program>& stages, const Target*
     std::vector<std::string> faults = verify(p);
     if (faults.empty()) faults = verify_arena(p);
     if (faults.empty() && target != nullptr) faults = verify_target(p, *target);
-    tessera::append(out, std::move(faults));
+    append(out, std::move(faults));
     ranks.push_back(&p);
   }
   if (!out.empty()) return out;

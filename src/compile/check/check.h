@@ -9,7 +9,7 @@
 //   race    any two calls that use the same bytes, at least one of which writes, are ordered by
 //           queues and waits alone
 //   value   in a symbolic run of two steps, each read finds the buffer of its layer and
-//           micro-batch, complete and not overwritten; sums start fresh once, are complete
+//           micro-batch, complete and not overwritten; sums have one first write, are complete
 //           before they are read (also over the mesh axes), and contain every term once;
 //           weights that were updated in shards are gathered before they are read in full
 //

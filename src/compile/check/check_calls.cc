@@ -61,8 +61,8 @@ class Calls {
     const Call& c = p_.call(x);
     for (size_t i = 0; i < c.buffers.size(); ++i) {
       const Access access = p_.segment(c).buffers[i].access;
-      if (c.fresh[i] && access != Access::kAdd)
-        say(x, fmt::format("{} is fresh in {}, which it does not add to", name(x),
+      if (c.first_write[i] && access != Access::kAdd)
+        say(x, fmt::format("{} is the first write of {}, which it does not add to", name(x),
                            buffer(c.buffers[i])));
       if (!is_own(c, p_.buffer(c.buffers[i]), access))
         say(x, fmt::format("{} uses {}, which belongs to another layer or micro-batch", name(x),

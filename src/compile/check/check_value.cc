@@ -1,6 +1,6 @@
 // A symbolic run in the order found by check_cycle. Each buffer has a version, the number of its
 // writes. A read must find the version that issue order gives it, in bytes that nothing else has
-// overwritten; sums must start fresh once and be complete before they are read.
+// overwritten; sums must have one first write and be complete before they are read.
 #include <algorithm>
 
 #include "base/error.h"
@@ -88,7 +88,7 @@ class Values : private TwoStepRun {
       if (access == Access::kUpdate) update(x, c.buffers[i]);
       if (access == Access::kRead || access == Access::kUpdate) read(x, c.buffers[i], meant);
       if (access == Access::kRead) contents_[c.buffers[i]].reader = x;
-      if (access == Access::kAdd) add(x, c.buffers[i], c.fresh[i]);
+      if (access == Access::kAdd) add(x, c.buffers[i], c.first_write[i]);
       if (access == Access::kWrite) write_first(x, c.buffers[i]);
     }
     writers_.write_scratch(s, now_);
@@ -134,17 +134,17 @@ class Values : private TwoStepRun {
       say(x, fmt::format("{} updates {} after {} read it", name(x), buffer(f), name(c.reader)));
   }
 
-  void add(int64_t x, BufferId f, bool fresh) {
+  void add(int64_t x, BufferId f, bool first_write) {
     Content& c = contents_[f];
     c.summed = true;
-    if (fresh && c.writer != kNone)
-      say(x, fmt::format("{} is fresh in {} and loses what {} wrote", name(x), buffer(f),
+    if (first_write && c.writer != kNone)
+      say(x, fmt::format("{} is the first write of {} but loses what {} wrote", name(x), buffer(f),
                          name(c.writer)));
-    if (fresh) return;
+    if (first_write) return;
     if (!holds(x, f, "adds to")) return;
     if (c.writer == kNone)
       say(x, fmt::format("{} adds to {}, which still holds the previous step's value: the call "
-                         "should be fresh",
+                         "should be its first write",
                          name(x), buffer(f)));
     else if (c.taker != kNone)
       say(x, fmt::format("{} adds to {} after {} read it, which got an incomplete sum", name(x),

@@ -1,7 +1,7 @@
 // Rewrites linear_cross_entropy and cross_entropy as logits_max, logits_sums and
-// divided_cross_entropy, with a matmul before them if the logits were fused. The shard pass then
-// inserts the reductions of vocabulary-parallel cross-entropy between them. With one tensor rank
-// the fused op remains, which never stores all logits.
+// vocab_parallel_cross_entropy, with a matmul before them if the logits were fused. The shard pass
+// then inserts the reductions of vocabulary-parallel cross-entropy between them. With one tensor
+// rank the fused op remains, which never stores all logits.
 #include "compile/graph/graph_passes.h"
 #include "ir/builder.h"
 
@@ -14,7 +14,8 @@ void append_parts(Graph& graph, Block& block, const Op& op, ValueId logits, Valu
   const double cap = terms.soft_cap;
   const ValueId max = b.emit_one(LogitsMax{cap}, op.origin, {logits});
   const ValueId sums = b.emit_one(LogitsSums{cap}, op.origin, {logits, max, labels});
-  b.emit(DividedCrossEntropy{.terms = terms}, op.origin, {logits, max, sums, labels}, op.outputs);
+  b.emit(VocabParallelCrossEntropy{.terms = terms}, op.origin, {logits, max, sums, labels},
+         op.outputs);
 }
 
 }  // namespace

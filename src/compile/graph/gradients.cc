@@ -13,13 +13,6 @@ bool is_sum(const Graph& g, ValueId v) {
   return g[v].role == Role::kGradient && v != g.encoder_output_gradient;
 }
 
-void infer_types(Graph& g, const Op& op) {
-  Inputs in;
-  for (const ValueId v : op.inputs) in.push_back(&g[v]);
-  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
-  for (size_t i = 0; i < specs.size(); ++i) g[op.outputs[i]].dtype = specs[i].dtype;
-}
-
 void add_into(Op& op, DType type) {
   DType* const into = sum_type(op.attributes);
   CHECK(into != nullptr, "{} ({}) adds to no sum", op.origin, name_of(op.kind()));
@@ -60,7 +53,7 @@ void narrow_gradients(Graph& graph, DType type) {
 
 // Only ops that libraries compute without adding are split: the GEMMs and the embedding's gradient.
 // Gradients of biases and gains are small and stay fused.
-void accumulate_apart(Graph& graph, DType type) {
+void separate_accumulation(Graph& graph, DType type) {
   for (Block& b : graph.blocks)
     for (std::vector<Op>* ops : {&b.backward, &b.weights}) {
       std::vector<Op> out;

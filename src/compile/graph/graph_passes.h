@@ -15,9 +15,9 @@ namespace tessera::compile {
 
 // Replaces attention by attention_scores, softmax, (dropout,) attention_mix. With `half` all of
 // them have the dtype of activations. Runs before differentiate.
-void materialise_attention(Graph& graph, bool half = false);
+void materialize_attention(Graph& graph, bool half = false);
 // Dropouts output their masks, which the backward then reads. Runs before shard.
-void keep_masks(Graph& graph);
+void store_dropout_masks(Graph& graph);
 // Makes experts output the gates and values of their inner units, which the backward then reads.
 // Runs before shard, which cannot divide such ops over the expert axis.
 void save_expert_pairs(Graph& graph);
@@ -28,7 +28,7 @@ void drop_expert_capacity(Graph& graph);
 // Removes multi-token prediction, which only training computes. Its weights stay in the program. A
 // program that shares its state with training does so after shard, so that the weights have the
 // same placements.
-void drop_ahead(Graph& graph);
+void drop_mtp(Graph& graph);
 // Adds the z-loss and the label smoothing to linear_cross_entropy, and to the losses of multi-token
 // prediction their weight. Runs before differentiate.
 void add_loss_terms(Graph& graph, const LossPolicy& loss);
@@ -71,7 +71,7 @@ DType type_of(Precision precision);
 void narrow_gradients(Graph& graph, DType type);
 // GEMMs for weight gradients, and the embedding's gradient, write a separate value in `type`, the
 // dtype of weights, which is then added to the accumulated gradient. Runs after narrow_gradients.
-void accumulate_apart(Graph& graph, DType type);
+void separate_accumulation(Graph& graph, DType type);
 // Multiplies the gradients of the loss by the step's loss scale, so that f16 can hold them. Runs
 // after differentiate.
 void scale_loss(Graph& graph);

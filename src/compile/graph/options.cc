@@ -34,7 +34,7 @@ uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].indexed_
 
 }  // namespace
 
-void materialise_attention(Graph& graph, bool half) {
+void materialize_attention(Graph& graph, bool half) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& fused) {
     if (fused.separate_kv || fused.mask != Mask::kNothing)
       throw Error(
@@ -69,7 +69,7 @@ void gather_keys(Graph& graph, int64_t ring) {
   });
 }
 
-void keep_masks(Graph& graph) {
+void store_dropout_masks(Graph& graph) {
   replace_ops<Dropout>(graph, [&](Block& block, const Op& op, Dropout kept) {
     Builder b(graph, block.forward, index_of(graph, op), "");
     kept.mask = true;
@@ -104,10 +104,10 @@ void add_loss_terms(Graph& graph, const LossPolicy& loss) {
   int64_t depths = 0;
   for (const Block& block : graph.blocks)
     for (const Op& op : block.forward)
-      if (op.is<LinearCrossEntropy>() && op.as<LinearCrossEntropy>().terms.ahead) ++depths;
+      if (op.is<LinearCrossEntropy>() && op.as<LinearCrossEntropy>().terms.mtp) ++depths;
   replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, LinearCrossEntropy has) {
     Builder b(graph, block.forward, index_of(graph, op), "");
-    if (has.terms.ahead) {
+    if (has.terms.mtp) {
       has.terms.weight = loss.mtp_weight / static_cast<double>(depths);
     } else {
       has.terms.z_loss = loss.z_loss;
@@ -162,14 +162,14 @@ void hold_weights(const Graph& graph, Block& block) {
 }
 
 // Returns true for a loss of multi-token prediction, in any form of the cross-entropy.
-bool is_loss_ahead(const Op& op) {
-  const auto is_ahead = [](const auto& a) {
-    if constexpr (requires { a.terms.ahead; })
-      return a.terms.ahead;
+bool is_mtp_loss(const Op& op) {
+  const auto is_mtp = [](const auto& a) {
+    if constexpr (requires { a.terms.mtp; })
+      return a.terms.mtp;
     else
       return false;
   };
-  return std::visit(is_ahead, op.attributes);
+  return std::visit(is_mtp, op.attributes);
 }
 
 // Removes the ops of a block that end in none of its results.
@@ -186,16 +186,16 @@ void remove_unread(const Graph& graph, Block& block) {
 }  // namespace
 
 // The modules are part of the block with the loss, whose own layers have no routers.
-void drop_ahead(Graph& graph) {
+void drop_mtp(Graph& graph) {
   for (Block& block : graph.blocks) {
     if (!block.loss) continue;
     hold_weights(graph, block);
     std::erase_if(block.forward,
-                  [](const Op& op) { return is_loss_ahead(op) || op.is<RouterLoss>(); });
+                  [](const Op& op) { return is_mtp_loss(op) || op.is<RouterLoss>(); });
     remove_unread(graph, block);
   }
   for (Value& v : graph.values)
-    if (v.role == Role::kAheadTokens || v.role == Role::kAheadLabels) v.role = Role::kActivation;
+    if (v.role == Role::kMtpTokens || v.role == Role::kMtpLabels) v.role = Role::kActivation;
 }
 
 // Generation: self-attention becomes attention with a cache of `context` positions. With

@@ -7,17 +7,11 @@
 #include "base/error.h"
 #include "base/real.h"
 #include "compile/graph/graph_passes.h"
+#include "compile/graph/rewrite.h"
 #include "ir/rule.h"
 
 namespace tessera::compile {
 namespace {
-
-void infer_again(Graph& g, const Op& op) {
-  Inputs in;
-  for (const ValueId v : op.inputs) in.push_back(&g[v]);
-  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
-  for (size_t i = 0; i < specs.size(); ++i) g[op.outputs[i]].dtype = specs[i].dtype;
-}
 
 // Returns a pointer to the FP8 format of a GEMM, or nullptr for other ops.
 Fp8Format* fp8_format(Op& op) {
@@ -57,7 +51,7 @@ void apply_precision(Graph& graph, Precision precision) {
     if ((v.role == Role::kWeight && v.policy != kBalancePolicy) || v.role == Role::kHidden)
       v.dtype = type;
   for (const Block& b : graph.blocks)
-    for (const Op& op : b.forward) infer_again(graph, op);
+    for (const Op& op : b.forward) infer_types(graph, op);
 }
 
 void multiply_in_fp8(Graph& graph) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ir/rule.h"
+
 namespace tessera::compile {
 
 int readers(const std::vector<Op>& ops, ValueId v) {
@@ -37,6 +39,13 @@ ValueId copy_value(Graph& graph, ValueId v, CopyKind copy) {
   graph[made].copy = copy;
   graph[made].of = v;
   return made;
+}
+
+void infer_types(Graph& graph, const Op& op) {
+  Inputs in;
+  for (const ValueId v : op.inputs) in.push_back(&graph[v]);
+  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
+  for (size_t i = 0; i < specs.size(); ++i) graph[op.outputs[i]].dtype = specs[i].dtype;
 }
 
 }  // namespace tessera::compile

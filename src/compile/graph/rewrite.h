@@ -17,5 +17,7 @@ void replace_reads(std::vector<Op>& ops, ValueId from, ValueId to);
 ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix);
 // Adds such a value that is a copy of v, named after the purpose of the copy.
 ValueId copy_value(Graph& graph, ValueId v, CopyKind copy);
+// Sets the dtypes of an op's outputs to those that its rule infers from the inputs.
+void infer_types(Graph& graph, const Op& op);
 
 }  // namespace tessera::compile

@@ -152,7 +152,7 @@ int8_t declared(const Sharding& model, AxisKind axis) {
 // numbers are not divided: a query needs those of all keys.
 bool is_divided_by_token(const Value& v) {
   return v.role == Role::kTokens || v.role == Role::kLabels || v.role == Role::kPositions ||
-         v.role == Role::kAheadTokens || v.role == Role::kAheadLabels || v.role == Role::kAnswers;
+         v.role == Role::kMtpTokens || v.role == Role::kMtpLabels || v.role == Role::kAnswers;
 }
 
 // Sets the initial placements: weights as the model declares them, else free; sequences divided

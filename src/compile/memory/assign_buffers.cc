@@ -157,11 +157,11 @@ void mark_fresh(Program& p) {
     CHECK(c.buffers.size() == s.buffers.size(),
           "{} has {} buffers, but its segment has {} parameters", s.name(), c.buffers.size(),
           s.buffers.size());
-    c.fresh.assign(c.buffers.size(), false);
+    c.first_write.assign(c.buffers.size(), false);
     for (size_t i = 0; i < c.buffers.size(); ++i) {
       const BufferId f = c.buffers[i];
       if (s.buffers[i].access == Access::kRead) continue;
-      c.fresh[i] = s.buffers[i].access == Access::kAdd && !written[f];
+      c.first_write[i] = s.buffers[i].access == Access::kAdd && !written[f];
       written[f] = true;
     }
   }

@@ -1,10 +1,10 @@
-// Buffer assignment (schedule pass): derives offsets from lifetimes, and `fresh` and `after` of
-// calls.
+// Buffer assignment (schedule pass): derives offsets from lifetimes, and `first_write` and `after`
+// of calls.
 //
 // Before: buffers have kinds, layers and micro-batches but no offsets; calls are in issue order and
 //   name their buffers.
 // After:  every buffer has an offset in one arena, and every call states which of its buffers it
-//   writes instead of adding to them (`fresh`) and which calls of other queues it waits for
+//   writes instead of adding to them (`first_write`) and which calls of other queues it waits for
 //   (`after`, `before_step`).
 #pragma once
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "base/real.h"
 #include "compile/schedule/pipeline.h"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr const char* kLetters[] = {"F", "B", "W"};
 constexpr const char* kWords[] = {"forward", "backward", "weights' part of backward"};
-constexpr const char* kColours[] = {"#9ecae1", "#a1d99b", "#fdd0a2"};
+constexpr const char* kColors[] = {"#9ecae1", "#a1d99b", "#fdd0a2"};
 
 // Pixels.
 constexpr int64_t kUnit = 14, kRow = 26, kLeft = 60, kTop = 40;
@@ -42,16 +43,11 @@ Timeline timeline_of(const PipelineShape& shape) {
   return t;
 }
 
-std::string name_of(PipelineSchedule schedule) {
-  std::string_view names = enum_names(schedule);
-  for (auto i = static_cast<int>(schedule); i > 0; --i) names.remove_prefix(names.find('|') + 1);
-  return std::string(names.substr(0, names.find('|')));
-}
-
 std::string heading(const PipelineShape& p, const Timeline& t) {
   const std::string chunks = p.interleave > 1 ? fmt::format(" of {} chunks", p.interleave) : "";
   return fmt::format("{}: {} stages{}, {} micro-batches, {} units of time, {:.0f} % of it idle",
-                     name_of(p.schedule), p.stages, chunks, p.microbatches, t.end, 100 * t.idle);
+                     name_of_entry(p.schedule), p.stages, chunks, p.microbatches, t.end,
+                     100 * t.idle);
 }
 
 std::string label(const PipelineShape& p, const Action& a) {
@@ -81,7 +77,7 @@ std::string rectangle(const PipelineShape& p, const Timeline& t, int64_t stage, 
       "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" stroke=\"#ffffff\"/>"
       "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text></g>\n",
       stage, kWords[kind], a.microbatch, a.chunk, a.start / t.unit, a.finish / t.unit, x, y, width,
-      kRow - 2, kColours[kind], x + width / 2, y + kRow - 9,
+      kRow - 2, kColors[kind], x + width / 2, y + kRow - 9,
       p.interleave > 1 ? label(p, a).substr(1) : std::to_string(a.microbatch));
 }
 

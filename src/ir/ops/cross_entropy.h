@@ -16,17 +16,17 @@ namespace tessera {
 // The smoothing is torch's: uniform over all of V, the label included. The z-loss is that of PaLM
 // (Chowdhery et al. 2022).
 //
-// A loss of multi-token prediction (`ahead`) has sums of its own in the report. Its gradient is
+// A loss of multi-token prediction (`mtp`) has sums of its own in the report. Its gradient is
 // multiplied by `weight`.
 struct LossTerms {
   double soft_cap = 0, z_loss = 0, label_smoothing = 0;
-  bool ahead = false;
+  bool mtp = false;
   double weight = 1;
   static void fields(auto& self, auto&& visit) {
     visit("soft_cap", self.soft_cap, Print::kUnlessDefault, kNotNegative);
     visit("z_loss", self.z_loss, Print::kUnlessDefault, kNotNegative);
     visit("label_smoothing", self.label_smoothing, Print::kUnlessDefault, kFraction);
-    visit("ahead", self.ahead);
+    visit("mtp", self.mtp);
     visit("weight", self.weight, Print::kUnlessDefault, kNotNegative);
   }
   bool operator==(const LossTerms&) const = default;

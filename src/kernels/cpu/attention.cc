@@ -56,7 +56,7 @@ void launch(Cpu, const Launch& l, const AttentionArgs& a) {
     const int64_t b = task / p.kv, kv = task % p.kv;
     const HeadBuffers buffers = head_buffers(l.workspace, thread, p.t, p.s, p.d, HeadUse::kForward);
     KeyHead keys = p.keys(keys_in, b, kv, a.scale);
-    scope.set(b, buffers, keys);
+    scope.bind_keys(b, buffers, keys);
     pack(keys, buffers);
     for (int64_t g = 0; g < p.g; ++g) {
       const int64_t head = kv * p.g + g;
@@ -67,7 +67,7 @@ void launch(Cpu, const Launch& l, const AttentionArgs& a) {
       h.sink = sink_of(a.sinks, p, head);
       h.continues = a.continues;
       h.dropout = head_dropout(a.dropout, p, b, head);
-      scope.set(head, buffers, false, h);
+      scope.bind_query(head, buffers, false, h);
       attend(keys, h, buffers);
     }
   });

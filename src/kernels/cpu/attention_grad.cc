@@ -50,7 +50,7 @@ void launch(Cpu, const Launch& l, const AttentionGradArgs& a) {
     keys.dk = p.key(d_keys, b, kv);
     keys.dv = p.value(d_keys, b, kv);
     keys.add = a.add;
-    scope.set(b, buffers, keys);
+    scope.bind_keys(b, buffers, keys);
     pack(keys, buffers);
     for (int64_t g = 0; g < p.g; ++g) {
       const int64_t head = kv * p.g + g;
@@ -61,13 +61,13 @@ void launch(Cpu, const Launch& l, const AttentionGradArgs& a) {
       h.d_out = p.out(a.d_out, b, head);
       h.dq = p.query(a.d_qkv, b, kv, g);
       h.dropout = head_dropout(a.dropout, p, b, head);
-      scope.set(head, buffers, true, h);
+      scope.bind_query(head, buffers, true, h);
       attend(keys, h, buffers);
-      scope.keep(b, head, h);
+      scope.store_bias_gradient(b, head, h);
     }
     store(keys, buffers);
   });
-  scope.add(a.d_bias, a.fresh_bias);
+  scope.reduce_bias_gradient(a.d_bias, a.fresh_bias);
 }
 
 }  // namespace tessera::kernels

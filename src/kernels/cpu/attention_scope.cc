@@ -44,7 +44,7 @@ ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, vo
     buckets_[x] = static_cast<int32_t>(relative_bucket(r, x - (p.t - 1)));
 }
 
-void ScopeOfHeads::set(int64_t sample, const HeadBuffers& b, KeyHead& keys) const {
+void ScopeOfHeads::bind_keys(int64_t sample, const HeadBuffers& b, KeyHead& keys) const {
   keys.causal = scope_.causal;
   keys.first_query = scope_.first_query - scope_.first_key;
   keys.window = scope_.window;
@@ -60,7 +60,8 @@ void ScopeOfHeads::set(int64_t sample, const HeadBuffers& b, KeyHead& keys) cons
   keys.query_labels = documents ? given + scope_.first_query : nullptr;
 }
 
-void ScopeOfHeads::set(int64_t head, const HeadBuffers& b, bool gradient, QueryHead& h) const {
+void ScopeOfHeads::bind_query(int64_t head, const HeadBuffers& b, bool gradient,
+                              QueryHead& h) const {
   if (!scope_.bias) return;
   const int64_t n = scope_.bias.shape[1], padded = round_up(p_.t, kTile) + round_up(p_.s, kTile);
   const Source bias(scope_.bias);
@@ -81,7 +82,7 @@ float* ScopeOfHeads::part(int64_t sample, int64_t head) const {
 
 // The kernel sums the gradient of a bias by distance; here the distances of a bucket are joined.
 // Each (sample, head) has its own sums, so threads share none.
-void ScopeOfHeads::keep(int64_t sample, int64_t head, const QueryHead& h) const {
+void ScopeOfHeads::store_bias_gradient(int64_t sample, int64_t head, const QueryHead& h) const {
   if (!scope_.bias) return;
   float* const sums = part(sample, head);
   std::fill(sums, sums + scope_.bias.shape[1], 0.0f);
@@ -89,7 +90,7 @@ void ScopeOfHeads::keep(int64_t sample, int64_t head, const QueryHead& h) const 
 }
 
 // Adds the samples in order: the bits do not depend on which thread had which sample.
-void ScopeOfHeads::add(const TensorView& d_bias, bool fresh) const {
+void ScopeOfHeads::reduce_bias_gradient(const TensorView& d_bias, bool fresh) const {
   if (!scope_.bias) return;
   CHECK(d_bias.elements() == scope_.bias.elements(), "the gradient of a bias of {} in {}",
         to_string(scope_.bias.shape), to_string(d_bias.shape));

@@ -14,13 +14,13 @@ class ScopeOfHeads {
   ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, void* memory);
 
   // Sets the labels of the keys and the other fields that the heads of a group share.
-  void set(int64_t sample, const HeadBuffers& b, KeyHead& keys) const;
+  void bind_keys(int64_t sample, const HeadBuffers& b, KeyHead& keys) const;
   // Sets a head's bias by distance; with `gradient`, also a zeroed buffer for its gradient.
-  void set(int64_t head, const HeadBuffers& b, bool gradient, QueryHead& h) const;
+  void bind_query(int64_t head, const HeadBuffers& b, bool gradient, QueryHead& h) const;
   // Stores the bias gradient of a head: its sums by distance, added up by bucket.
-  void keep(int64_t sample, int64_t head, const QueryHead& h) const;
+  void store_bias_gradient(int64_t sample, int64_t head, const QueryHead& h) const;
   // Adds the sums of all samples to d_bias, or writes them if `fresh`.
-  void add(const TensorView& d_bias, bool fresh) const;
+  void reduce_bias_gradient(const TensorView& d_bias, bool fresh) const;
 
  private:
   int64_t distances() const { return p_.t + p_.s - 1; }

@@ -6,7 +6,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 // A masked score: below every other score, yet finite, so that a row in which all keys are masked
 // has equal probabilities instead of NaN.
-constexpr float kHidden = -1e30f;
+constexpr float kMaskedScore = -1e30f;
 
 // Returns true if no query of the tile has the label of one of its keys. The test is by ranges,
 // which suffices because document labels ascend. It is never true for padding: a query without any
@@ -89,11 +89,11 @@ HWY_INLINE void HideBeforeWindow(const KeyHead& keys, int64_t i, int64_t j, int6
 }
 
 HWY_INLINE void HideKeys(const KeyHead& keys, int64_t i, int64_t j, int64_t m, float* scores) {
-  HideBeforeWindow(keys, i, j, m, kHidden, scores);
+  HideBeforeWindow(keys, i, j, m, kMaskedScore, scores);
   if (keys.key_labels == nullptr) return;
   const F f;
   const hn::RebindToSigned<F> n;
-  const V hidden = hn::Set(f, kHidden);
+  const V hidden = hn::Set(f, kMaskedScore);
   for (int64_t r = 0; r < m; ++r) {
     const auto own = hn::Set(n, keys.query_labels == nullptr ? 1 : keys.query_labels[i + r]);
     float* const s = scores + r * kTile;

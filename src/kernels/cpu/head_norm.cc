@@ -10,7 +10,7 @@
 
 namespace tessera::kernels {
 
-HWY_EXPORT(NormaliseHeads);
+HWY_EXPORT(NormalizeHeads);
 HWY_EXPORT(HeadNormGradBlock);
 HWY_EXPORT(SumSquaresOfHeads);
 HWY_EXPORT(AddSquaresGrad);
@@ -58,7 +58,7 @@ int64_t gains_of(const HeadNormGradArgs& a) {
 
 void launch(Cpu, const Launch& l, const HeadNormArgs& a) {
   const HeadNormRows rows = rows_of(a.norm);
-  const auto run = &HWY_DYNAMIC_DISPATCH(NormaliseHeads);
+  const auto run = &HWY_DYNAMIC_DISPATCH(NormalizeHeads);
   const Sink y(a.y);
   parallel_rows(tokens_of(a.norm.qkv), width_of(rows), l.threads,
                 [&](int64_t begin, int64_t end) { run(rows, y, begin, end); });

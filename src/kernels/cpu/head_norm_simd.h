@@ -34,7 +34,7 @@ HWY_INLINE void CopyRow(Source from, int64_t at, int64_t d, Sink to) {
     StoreSome(LoadSome(from, at + c, d - c), to, at + c, d - c);
 }
 
-HWY_NOINLINE inline void NormaliseHeads(const HeadNormRows& a, Sink y, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void NormalizeHeads(const HeadNormRows& a, Sink y, int64_t begin, int64_t end) {
   for (int64_t token = begin; token < end; ++token)
     for (int64_t group = 0; group < a.kv; ++group) {
       for (int64_t slot = 0; slot + 1 < a.slots; ++slot) {

@@ -13,7 +13,7 @@
 
 namespace tessera::kernels {
 
-HWY_EXPORT(NormaliseRows);
+HWY_EXPORT(NormalizeRows);
 HWY_EXPORT(NormGradBlock);
 
 namespace {
@@ -26,13 +26,13 @@ void run(NormRows& a, const Norm& n, int64_t rows, int threads) {
           to_string(o.y.shape));
     a.outputs[a.output_count++] = {o.gain, o.bias ? Source(o.bias) : Source(), o.y};
   }
-  a.centred = n.kind == NormKind::kLayer;
+  a.centered = n.kind == NormKind::kLayer;
   a.epsilon = n.epsilon;
   a.offset = n.unit_offset ? 1 : 0;
   a.stats = n.stats ? n.stats.f32() : nullptr;
-  const auto normalise = &HWY_DYNAMIC_DISPATCH(NormaliseRows);
+  const auto normalize = &HWY_DYNAMIC_DISPATCH(NormalizeRows);
   parallel_rows(rows, a.sum.d, threads,
-                [&](int64_t begin, int64_t end) { normalise(a, begin, end); });
+                [&](int64_t begin, int64_t end) { normalize(a, begin, end); });
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ void launch(Cpu, const Launch& l, const NormGradArgs& a) {
                        .partials = partials,
                        .rows = rows,
                        .d = d,
-                       .centred = a.kind == NormKind::kLayer,
+                       .centered = a.kind == NormKind::kLayer,
                        .accumulate = a.accumulate_dx,
                        .offset = a.unit_offset ? 1.0f : 0.0f};
   const auto run_block = &HWY_DYNAMIC_DISPATCH(NormGradBlock);

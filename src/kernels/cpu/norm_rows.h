@@ -14,7 +14,7 @@ struct NormRows {
   SumRows sum;  // its `out` is the norm's input; no terms: it is there already
   Output outputs[kMaxNormOutputs];
   int output_count = 0;
-  bool centred = true;            // layer norm
+  bool centered = true;           // layer norm
   float epsilon = 0, offset = 0;  // offset: added to gains
   float* stats = nullptr;
 };
@@ -25,7 +25,7 @@ struct NormGradRows {
   const float* stats;  // [N, 2]
   float* partials;     // [blocks, 2, d]: sums of dy * xh and of dy
   int64_t rows, d;
-  bool centred, accumulate;
+  bool centered, accumulate;
   float offset;
 };
 

@@ -12,11 +12,11 @@ struct Moments {
 // Two passes over a row that is in cache. The second uses deviations from the first mean and
 // corrects that mean by what they leave (Chan et al. 1983), so nothing cancels if mean^2 is much
 // larger than the variance.
-HWY_INLINE Moments RowMoments(Source x, int64_t at, int64_t d, bool centred, float epsilon) {
+HWY_INLINE Moments RowMoments(Source x, int64_t at, int64_t d, bool centered, float epsilon) {
   const F f;
   const float inverse = 1.0f / static_cast<float>(d);
   float mean = 0;
-  if (centred) {
+  if (centered) {
     V sum = hn::Zero(f);
     for (int64_t c = 0; c < d; c += kLanes) sum = hn::Add(sum, LoadSome(x, at + c, d - c));
     mean = SumLanes(sum) * inverse;
@@ -35,18 +35,18 @@ HWY_INLINE Moments RowMoments(Source x, int64_t at, int64_t d, bool centred, flo
     squares = hn::MulAdd(v, v, squares);
     rests = hn::Add(rests, v);
   }
-  const float rest = centred ? SumLanes(rests) * inverse : 0;
+  const float rest = centered ? SumLanes(rests) * inverse : 0;
   // The correction of the mean would change the variance by rest^2, which is below its last bit.
   return {mean + rest, 1.0f / std::sqrt(SumLanes(squares) * inverse + epsilon)};
 }
 
-HWY_NOINLINE inline void NormaliseRows(const NormRows& a, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void NormalizeRows(const NormRows& a, int64_t begin, int64_t end) {
   const F f;
   const Source x = a.sum.out;
   const int64_t d = a.sum.d;
   for (int64_t row = begin; row < end; ++row) {
     if (a.sum.term_count > 0) AddRow(a.sum, row);
-    const Moments m = RowMoments(x, row * d, d, a.centred, a.epsilon);
+    const Moments m = RowMoments(x, row * d, d, a.centered, a.epsilon);
     if (a.stats != nullptr) {
       a.stats[2 * row] = m.mean;
       a.stats[2 * row + 1] = m.rstd;
@@ -84,7 +84,7 @@ HWY_INLINE void NormGradRow(const NormGradRows& a, int64_t row, float* dgain, fl
     StoreSome(hn::Add(dy, LoadSome({dbias, DType::kF32}, c, n)), {dbias, DType::kF32}, c, n);
   }
   const float inverse = 1.0f / static_cast<float>(d);
-  const V mean_g = hn::Set(f, a.centred ? SumLanes(sum_g) * inverse : 0.0f);
+  const V mean_g = hn::Set(f, a.centered ? SumLanes(sum_g) * inverse : 0.0f);
   const V mean_gx = hn::Set(f, SumLanes(sum_gx) * inverse);
   for (int64_t c = 0; c < d; c += kLanes) {
     const int64_t n = d - c;

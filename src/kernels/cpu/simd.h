@@ -1,5 +1,7 @@
 // Vectors of floats for one instruction set. Included once per target by the *_simd.h files,
-// which hwy/foreach_target.h includes again for every target: hence no include guard.
+// which hwy/foreach_target.h includes again for every target: hence no include guard. The structs
+// of their arguments do not depend on the target and must be defined once, so they are in headers
+// with a guard, such as norm_rows.h.
 #include "hwy/highway.h"
 #include "kernels/cpu/operand.h"
 

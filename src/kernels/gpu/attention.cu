@@ -22,29 +22,30 @@ namespace {
 template <int kPer>
 __global__ void attention_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kOwn;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kOwnRowsPerBlock;
   float* const memory = shared_floats();
-  const SharedRows own = {memory, a.d}, k_tile = {memory + kOwn * a.d, a.d + 1},
+  const SharedRows own = {memory, a.d}, k_tile = {memory + kOwnRowsPerBlock * a.d, a.d + 1},
                    v_tile = {k_tile.data + kTile * (a.d + 1), a.d + 1};
-  load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwn, a.d, a.scale, own);
+  load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwnRowsPerBlock, a.d, a.scale,
+            own);
   const int64_t start = a.first_position(b), keys = a.key_count(b);
   // Causal: keys after the last query of the block are never loaded.
-  const int64_t last = start + first + kOwn;
+  const int64_t last = start + first + kOwnRowsPerBlock;
   const int64_t end = a.causal && last < keys ? last : keys;
   const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
   const int64_t place = a.k_at.at(b, 0, kv, 0);
-  float most[kOwnOfWarp], total[kOwnOfWarp] = {}, sum[kOwnOfWarp][kPer] = {};
+  float most[kOwnRowsPerWarp], total[kOwnRowsPerWarp] = {}, sum[kOwnRowsPerWarp][kPer] = {};
   for (float& x : most) x = -INFINITY;
   for (int64_t j = a.first_key(start + first, kTile); j < end; j += kTile) {
     __syncthreads();  // the previous tile is no longer read, and the own rows have arrived
     load_rows(a.keys, place + a.k_offset, a.k_at.row, j, keys, kTile, a.d, 1, k_tile);
     load_rows(a.keys, place + a.v_offset, a.k_at.row, j, keys, kTile, a.values, 1, v_tile);
     __syncthreads();
-    float p[kOwnOfWarp];
+    float p[kOwnRowsPerWarp];
     dots(own, k_tile, a.d, p);
-    for (int r = 0; r < kOwnOfWarp; ++r) {
+    for (int r = 0; r < kOwnRowsPerWarp; ++r) {
       const Pair pair =
-          pair_of(a, b, head, first + warp_index() * kOwnOfWarp + r, j + lane_index());
+          pair_of(a, b, head, first + warp_index() * kOwnRowsPerWarp + r, j + lane_index());
       const float s = pair.visible ? score(a, pair, p[r]) : -INFINITY;
       const float raised = fmaxf(most[r], warp_max(s));
       // A row past the end sees no key: its maximum stays -infinity, and the difference would be
@@ -59,8 +60,8 @@ __global__ void attention_kernel(const AttentionWork a) {
     }
     add_weighted(p, v_tile, a.values, sum);
   }
-  for (int r = 0; r < kOwnOfWarp; ++r) {
-    const int64_t i = first + warp_index() * kOwnOfWarp + r;
+  for (int r = 0; r < kOwnRowsPerWarp; ++r) {
+    const int64_t i = first + warp_index() * kOwnRowsPerWarp + r;
     if (i >= a.t) continue;
     const RowEnd ends = row_end(a, head, most[r], total[r]);
     store_row(a.out, a.out_at(b, i, head), a.values, sum[r], ends.factor);
@@ -90,7 +91,7 @@ struct CacheRows {
 };
 
 void launch_plain(const AttentionWork& a, Stream s) {
-  const Grid grid = {.x = blocks_for(a.t, kOwn),
+  const Grid grid = {.x = blocks_for(a.t, kOwnRowsPerBlock),
                      .y = a.heads(),
                      .z = a.b,
                      .threads = kWarps * kWarp,
@@ -194,7 +195,7 @@ void launch(Gpu, const Launch& l, const AttentionArgs& a) {
   require(!a.continues && a.scope.tokens == 0, "attention to a block of the keys on a GPU");
   const AttentionWork w = work_of(a);
   if (w.on_tensor_cores())
-    launch_attention_halves(w, l.stream);
+    launch_attention_tensor_cores(w, l.stream);
   else
     launch_plain(w, l.stream);
 }

@@ -1,7 +1,7 @@
 // Tiled attention (kernels/attention.h), in two ways. The plain one supports every dtype and bias:
 // a warp owns four rows (queries in the forward and in the gradient of queries, keys in the
 // gradient of keys), and the block loads the rows of the other side 32 at a time, one per lane. No
-// result has two writers. The other one is for tensor cores (attention_halves.h).
+// result has two writers. The other one is for tensor cores (attention_tensor_cores.h).
 #pragma once
 
 #include "kernels/attention.h"
@@ -116,7 +116,7 @@ AttentionWork work_of(const AttentionArgs& a);
 AttentionWork work_of(const AttentionGradArgs& a);
 
 // On tensor cores: see AttentionWork::on_tensor_cores; without a cache.
-void launch_attention_halves(const AttentionWork& a, Stream s);
-void launch_attention_halves_grad(const AttentionWork& a, Stream s);
+void launch_attention_tensor_cores(const AttentionWork& a, Stream s);
+void launch_attention_tensor_cores_grad(const AttentionWork& a, Stream s);
 
 }  // namespace tessera::kernels::gpu

@@ -42,20 +42,21 @@ __device__ Scores gradient_of_pair(const AttentionWork& a, const Pair& pair, flo
 template <int kPer>
 __global__ void query_grad_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kOwn;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kOwnRowsPerBlock;
   float* const memory = shared_floats();
-  const SharedRows own = {memory, a.d}, d_out = {memory + kOwn * a.d, a.d},
-                   k_tile = {memory + 2 * kOwn * a.d, a.d + 1},
+  const SharedRows own = {memory, a.d}, d_out = {memory + kOwnRowsPerBlock * a.d, a.d},
+                   k_tile = {memory + 2 * kOwnRowsPerBlock * a.d, a.d + 1},
                    v_tile = {k_tile.data + kTile * (a.d + 1), a.d + 1};
   const int64_t out_row = a.heads() * a.values, out_at = a.out_at(b, 0, head);
-  load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwn, a.d, a.scale, own);
-  load_rows(a.d_out, out_at, out_row, first, a.t, kOwn, a.values, 1, d_out);
+  load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwnRowsPerBlock, a.d, a.scale,
+            own);
+  load_rows(a.d_out, out_at, out_row, first, a.t, kOwnRowsPerBlock, a.values, 1, d_out);
   __syncthreads();
-  const int mine = warp_index() * kOwnOfWarp;
+  const int mine = warp_index() * kOwnRowsPerWarp;
   const int64_t rows = (b * a.heads() + head) * a.t;
-  float delta[kOwnOfWarp] = {}, lse[kOwnOfWarp] = {}, sum[kOwnOfWarp][kPer] = {};
+  float delta[kOwnRowsPerWarp] = {}, lse[kOwnRowsPerWarp] = {}, sum[kOwnRowsPerWarp][kPer] = {};
 #pragma unroll
-  for (int r = 0; r < kOwnOfWarp; ++r) {
+  for (int r = 0; r < kOwnRowsPerWarp; ++r) {
     const int64_t i = first + mine + r;
     if (i >= a.t) continue;  // the whole warp
     // delta of each query of this warp: a dot product over 32 lanes, which the key kernel reads
@@ -66,7 +67,7 @@ __global__ void query_grad_kernel(const AttentionWork a) {
     lse[r] = a.lse[rows + i];
     if (lane_index() == 0) a.delta[rows + i] = delta[r];
   }
-  const int64_t position = a.first_query + first, end = a.end_key(position + kOwn);
+  const int64_t position = a.first_query + first, end = a.end_key(position + kOwnRowsPerBlock);
   const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
   const int64_t place = a.k_at.at(b, 0, kv, 0);
   for (int64_t j = a.first_key(position, kTile); j < end; j += kTile) {
@@ -74,11 +75,11 @@ __global__ void query_grad_kernel(const AttentionWork a) {
     load_rows(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kTile, a.d, 1, k_tile);
     load_rows(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kTile, a.values, 1, v_tile);
     __syncthreads();
-    float dot[kOwnOfWarp], ds[kOwnOfWarp];
+    float dot[kOwnRowsPerWarp], ds[kOwnRowsPerWarp];
     dots(own, k_tile, a.d, dot);
     dots(d_out, v_tile, a.values, ds);
 #pragma unroll
-    for (int r = 0; r < kOwnOfWarp; ++r) {
+    for (int r = 0; r < kOwnRowsPerWarp; ++r) {
       const Pair pair = pair_of(a, b, head, first + mine + r, j + lane_index());
       ds[r] = gradient_of_pair(a, pair, dot[r], ds[r], lse[r], delta[r], key).ds;
       if (a.bias_rows != nullptr && first + mine + r < a.t)
@@ -87,7 +88,7 @@ __global__ void query_grad_kernel(const AttentionWork a) {
     add_weighted(ds, k_tile, a.d, sum);
   }
 #pragma unroll
-  for (int r = 0; r < kOwnOfWarp; ++r)
+  for (int r = 0; r < kOwnRowsPerWarp; ++r)
     if (first + mine + r < a.t)
       store_row(a.dq, a.q_at.at(b, first + mine + r, kv, g), a.d, sum[r], a.scale);
 }
@@ -96,21 +97,22 @@ __global__ void query_grad_kernel(const AttentionWork a) {
 template <int kPer>
 __global__ void key_grad_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, kv = blockIdx.y;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kOwn;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kOwnRowsPerBlock;
   float* const memory = shared_floats();
-  const SharedRows k_own = {memory, a.d}, v_own = {memory + kOwn * a.d, a.d},
-                   q_tile = {memory + 2 * kOwn * a.d, a.d + 1},
+  const SharedRows k_own = {memory, a.d}, v_own = {memory + kOwnRowsPerBlock * a.d, a.d},
+                   q_tile = {memory + 2 * kOwnRowsPerBlock * a.d, a.d + 1},
                    d_out = {q_tile.data + kTile * (a.d + 1), a.d + 1};
   const int64_t place = a.k_at.at(b, 0, kv, 0);
-  load_rows(a.keys, place + a.k_offset, a.k_at.row, first, a.s, kOwn, a.d, 1, k_own);
-  load_rows(a.keys, place + a.v_offset, a.k_at.row, first, a.s, kOwn, a.values, 1, v_own);
-  const int mine = warp_index() * kOwnOfWarp;
+  load_rows(a.keys, place + a.k_offset, a.k_at.row, first, a.s, kOwnRowsPerBlock, a.d, 1, k_own);
+  load_rows(a.keys, place + a.v_offset, a.k_at.row, first, a.s, kOwnRowsPerBlock, a.values, 1,
+            v_own);
+  const int mine = warp_index() * kOwnRowsPerWarp;
   const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
-  float dk[kOwnOfWarp][kPer] = {}, dv[kOwnOfWarp][kPer] = {};
+  float dk[kOwnRowsPerWarp][kPer] = {}, dv[kOwnRowsPerWarp][kPer] = {};
   for (int64_t g = 0; g < a.g; ++g) {
     const int64_t head = kv * a.g + g, rows = (b * a.heads() + head) * a.t;
     // Causal: queries before the first key see none of the block's keys.
-    const int64_t end = a.end_query(first + kOwn);
+    const int64_t end = a.end_query(first + kOwnRowsPerBlock);
     for (int64_t i = a.first_row(first, kTile); i < end; i += kTile) {
       __syncthreads();
       load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kTile, a.d, a.scale, q_tile);
@@ -120,11 +122,11 @@ __global__ void key_grad_kernel(const AttentionWork a) {
       const int64_t query = i + lane_index();
       const float lse = query < a.t ? a.lse[rows + query] : 0.0f;
       const float delta = query < a.t ? a.delta[rows + query] : 0.0f;
-      float ds[kOwnOfWarp], p[kOwnOfWarp];
+      float ds[kOwnRowsPerWarp], p[kOwnRowsPerWarp];
       dots(k_own, q_tile, a.d, ds);
       dots(v_own, d_out, a.values, p);
 #pragma unroll
-      for (int r = 0; r < kOwnOfWarp; ++r) {
+      for (int r = 0; r < kOwnRowsPerWarp; ++r) {
         const Pair pair = pair_of(a, b, head, query, first + mine + r);
         const Scores s = gradient_of_pair(a, pair, ds[r], p[r], lse, delta, key);
         p[r] = s.p;
@@ -135,7 +137,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
     }
   }
 #pragma unroll
-  for (int r = 0; r < kOwnOfWarp; ++r) {
+  for (int r = 0; r < kOwnRowsPerWarp; ++r) {
     const int64_t j = first + mine + r;
     if (j >= a.s) continue;
     store_row(a.d_keys, a.k_at.at(b, j, kv, 0) + a.k_offset, a.d, dk[r], 1);
@@ -160,13 +162,13 @@ struct JoinBias {
 template <int kPer>
 void launch_both(const AttentionWork& a, Stream s) {
   // The query kernel runs first: the key kernel reads the delta that it stores.
-  Grid grid = {.x = blocks_for(a.t, kOwn),
+  Grid grid = {.x = blocks_for(a.t, kOwnRowsPerBlock),
                .y = a.heads(),
                .z = a.b,
                .threads = kWarps * kWarp,
                .shared_bytes = shared_bytes(a.d, 2)};
   launch("attention_grad_queries", query_grad_kernel<kPer>, grid, s, a);
-  grid.x = blocks_for(a.s, kOwn);
+  grid.x = blocks_for(a.s, kOwnRowsPerBlock);
   grid.y = a.kv;
   launch("attention_grad_keys", key_grad_kernel<kPer>, grid, s, a);
 }
@@ -213,7 +215,7 @@ void launch(Gpu, const Launch& l, const AttentionGradArgs& a) {
                    w.delta_floats() * w.buckets * static_cast<int64_t>(sizeof(float)));
   }
   if (w.on_tensor_cores())
-    launch_attention_halves_grad(w, l.stream);
+    launch_attention_tensor_cores_grad(w, l.stream);
   else
     launch_plain(w, l.stream);
 }

@@ -11,9 +11,9 @@
 
 namespace tessera::kernels::gpu {
 
-constexpr int kWarps = 4, kOwnOfWarp = 4, kOwn = kWarps * kOwnOfWarp;
+constexpr int kWarps = 4, kOwnRowsPerWarp = 4, kOwnRowsPerBlock = kWarps * kOwnRowsPerWarp;
 constexpr int kTile = kWarp;
-constexpr float kHidden = -1e30f;  // below every other score, and finite
+constexpr float kMaskedScore = -1e30f;  // below every other score, and finite
 
 // Rows of D numbers in shared memory with a pitch of D + 1: lanes that read the same column of
 // different rows read from different banks.
@@ -24,7 +24,7 @@ struct SharedRows {
 };
 
 constexpr size_t shared_bytes(int d, int own_sets) {
-  const size_t own = static_cast<size_t>(own_sets) * kOwn * static_cast<size_t>(d);
+  const size_t own = static_cast<size_t>(own_sets) * kOwnRowsPerBlock * static_cast<size_t>(d);
   return (own + 2 * kTile * static_cast<size_t>(d + 1)) * sizeof(float);
 }
 
@@ -43,31 +43,31 @@ __device__ inline void load_rows(const Numbers& from, int64_t at, int64_t stride
 // Computes the dot products of each own row with this lane's row of the tile. A lane owns one row
 // of the tile, so no reduction across lanes is needed.
 __device__ inline void dots(const SharedRows& own, const SharedRows& tile, int d,
-                            float (&dot)[kOwnOfWarp]) {
+                            float (&dot)[kOwnRowsPerWarp]) {
   for (float& x : dot) x = 0;
-  const int first = warp_index() * kOwnOfWarp;
+  const int first = warp_index() * kOwnRowsPerWarp;
   for (int k = 0; k < d; ++k) {
     const float x = tile.at(lane_index(), k);
 #pragma unroll
-    for (int r = 0; r < kOwnOfWarp; ++r) dot[r] += own.at(first + r, k) * x;
+    for (int r = 0; r < kOwnRowsPerWarp; ++r) dot[r] += own.at(first + r, k) * x;
   }
 }
 
 // sum[r][e] += sum over the tile's rows of weight[r] times the row. Lane j holds the weights of row
 // j of the tile; this lane sums dimensions lane + 32 e.
 template <int kPer>
-__device__ void add_weighted(const float (&weight)[kOwnOfWarp], const SharedRows& tile, int d,
-                             float (&sum)[kOwnOfWarp][kPer]) {
+__device__ void add_weighted(const float (&weight)[kOwnRowsPerWarp], const SharedRows& tile, int d,
+                             float (&sum)[kOwnRowsPerWarp][kPer]) {
   for (int j = 0; j < kTile; ++j) {
-    float w[kOwnOfWarp];
+    float w[kOwnRowsPerWarp];
 #pragma unroll
-    for (int r = 0; r < kOwnOfWarp; ++r) w[r] = shuffle(weight[r], j);
+    for (int r = 0; r < kOwnRowsPerWarp; ++r) w[r] = shuffle(weight[r], j);
 #pragma unroll
     for (int e = 0; e < kPer; ++e) {
       const int k = lane_index() + kWarp * e;
       const float x = k < d ? tile.at(j, k) : 0.0f;
 #pragma unroll
-      for (int r = 0; r < kOwnOfWarp; ++r) sum[r][e] += w[r] * x;
+      for (int r = 0; r < kOwnRowsPerWarp; ++r) sum[r][e] += w[r] * x;
     }
   }
 }
@@ -103,7 +103,7 @@ __device__ inline bool is_hidden(const AttentionWork& a, const Pair& p) {
 
 // The score of a visible pair, from the product of its scaled query with its key.
 __device__ inline float score(const AttentionWork& a, const Pair& p, float dot) {
-  if (is_hidden(a, p)) return kHidden;
+  if (is_hidden(a, p)) return kMaskedScore;
   if (a.soft_cap > 0) return a.soft_cap * tanhf(dot / a.soft_cap);
   if (a.bias.data == nullptr) return dot;
   const int64_t query = p.i + a.first_position(p.b);

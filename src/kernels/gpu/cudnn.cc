@@ -27,7 +27,7 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 constexpr int64_t kMostPlans = 4;
 // The score of masked keys, as in our own kernels. It is finite, so that a query that attends to no
 // key weights all keys equally.
-constexpr float kHidden = -1e30f;
+constexpr float kMaskedScore = -1e30f;
 
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats, kDOut, kDq, kDk, kDv, kQueryLabels, kKeyLabels };
 
@@ -164,7 +164,7 @@ struct DnnAttention::Graph {
   }
 
   // Replaces the score of a key with another label (or, without query labels, with label 0) by
-  // kHidden.
+  // kMaskedScore.
   static Tensor hide_others(fe::graph::Graph& g, const Tensor& score, const Tensor& of_query,
                             const Tensor& of_key) {
     using Mode = fe::PointwiseMode_t;
@@ -186,7 +186,7 @@ struct DnnAttention::Graph {
     const Tensor sees = made(g.pointwise(beside_row(of_key), of_query ? beside_row(of_query) : row,
                                          how(compare, kTruth)),
                              kTruth);
-    const Tensor hidden = std::make_shared<fe::graph::Tensor_attributes>(kHidden);
+    const Tensor hidden = std::make_shared<fe::graph::Tensor_attributes>(kMaskedScore);
     return g.pointwise(score, hidden, sees, how(Mode::BINARY_SELECT, fe::DataType_t::FLOAT));
   }
 

@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "kernels/cross_entropy.h"
-#include "kernels/divided_cross_entropy.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/loss.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/reduce.h"
 #include "kernels/gpu/views.h"
+#include "kernels/vocab_parallel_cross_entropy.h"
 
 namespace tessera::kernels::gpu {
 

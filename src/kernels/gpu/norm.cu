@@ -39,7 +39,7 @@ __device__ void each_group(const Groups& g, const F& f) {
 
 // Stores the group's sum (if there are terms) and returns what the statistics sum over: the
 // elements, or for RMS norm their squares, as rounded by the store.
-__device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool centred) {
+__device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool centered) {
   float sum[kGroup] = {}, x[kGroup];
   const int64_t at = row * a.groups.columns + c;
   for (int t = 0; t < a.terms; ++t) {
@@ -58,7 +58,7 @@ __device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool 
   for (int k = 0; k < kGroup; ++k) {
     if (k >= n) break;
     const float v = as_stored(sum[k], a.out.type);
-    total += centred ? v : v * v;
+    total += centered ? v : v * v;
   }
   return total;
 }
@@ -66,7 +66,7 @@ __device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool 
 // The norm of `sum.out`, which is computed first if there are terms.
 struct NormRows {
   SumRows sum;
-  bool centred = true;
+  bool centered = true;
   float epsilon = 0, offset = 0;
   int outputs = 0;
   Numbers gain[kMaxNormOutputs], bias[kMaxNormOutputs], y[kMaxNormOutputs];
@@ -78,10 +78,10 @@ __global__ void norm_kernel(const NormRows a) {
   const int64_t row = blockIdx.x;
   const auto columns = static_cast<float>(g.columns);
   float total[1] = {0};
-  each_group(g, [&](int64_t c, int n) { total[0] += make_sum(a.sum, row, c, n, a.centred); });
+  each_group(g, [&](int64_t c, int n) { total[0] += make_sum(a.sum, row, c, n, a.centered); });
   block_sums(total, shared_floats());
   float mean = 0, variance = total[0] / columns, x[kGroup];
-  if (a.centred) {
+  if (a.centered) {
     mean = total[0] / columns;
     float squares[1] = {0};
     each_group(g, [&](int64_t c, int n) {
@@ -114,7 +114,7 @@ __global__ void norm_kernel(const NormRows a) {
 
 struct NormGradRows {
   Groups groups;
-  bool centred = true, accumulate = false;
+  bool centered = true, accumulate = false;
   float offset = 0;
   Numbers x, gain, dy, dx;
   const float* stats = nullptr;
@@ -154,7 +154,7 @@ __global__ void norm_grad_kernel(const NormGradRows a) {
     }
   });
   block_sums(sums, shared_floats());
-  const float mean_g = a.centred ? sums[0] / static_cast<float>(g.columns) : 0.0f;
+  const float mean_g = a.centered ? sums[0] / static_cast<float>(g.columns) : 0.0f;
   const float mean_gx = sums[1] / static_cast<float>(g.columns);
   each_group(g, [&](int64_t c, int n) {
     const GradTerms t = grad_terms(a, row, c, n);
@@ -210,7 +210,7 @@ __device__ void sweep_row(const NormGradRows& a, int64_t row, int64_t c, int n, 
     sums[1] += p.dy[k] * p.x[k];
   }
   block_sums(sums, shared_floats());
-  const float mean_g = a.centred ? sums[0] / static_cast<float>(g.columns) : 0.0f;
+  const float mean_g = a.centered ? sums[0] / static_cast<float>(g.columns) : 0.0f;
   const float mean_gx = sums[1] / static_cast<float>(g.columns);
   float dx[kGroup] = {};
   if (a.accumulate) read_group(a.dx, row * g.columns + c, n, g.vector, dx);
@@ -261,7 +261,7 @@ void finish_norm(Stream s, NormRows a, const Norm& n) {
     a.sum.groups.vector =
         a.sum.groups.vector && aligned(o.gain.data) && aligned(o.bias.data) && aligned(o.y.data);
   }
-  a.centred = n.kind == NormKind::kLayer;
+  a.centered = n.kind == NormKind::kLayer;
   a.epsilon = n.epsilon;
   a.offset = n.unit_offset ? 1.0f : 0.0f;
   a.stats = n.stats ? n.stats.f32() : nullptr;
@@ -309,7 +309,7 @@ int64_t workspace_bytes(Gpu, const NormGradArgs& a, int) {
 void launch(Gpu, const Launch& l, const NormGradArgs& a) {
   const NormGradRows rows = {
       .groups = groups_of(rows_of(a.x), columns_of(a.x), a.x, a.gain, a.dy, a.dx),
-      .centred = a.kind == NormKind::kLayer,
+      .centered = a.kind == NormKind::kLayer,
       .accumulate = a.accumulate_dx,
       .offset = a.unit_offset ? 1.0f : 0.0f,
       .x = numbers(a.x),

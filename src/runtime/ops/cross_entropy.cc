@@ -22,9 +22,9 @@ bool adds_loss(const BoundOp& b, ValueId labels) {
 
 double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels,
                  const LossTerms& terms) {
-  static_assert(kLossTokens == kLossSum + 1 && kAheadTokens == kAheadLoss + 1);
+  static_assert(kLossTokens == kLossSum + 1 && kMtpTokens == kMtpLoss + 1);
   if (!adds_loss(b, labels)) return nullptr;
-  return number_at(report, terms.ahead ? kAheadLoss : kLossSum);
+  return number_at(report, terms.mtp ? kMtpLoss : kLossSum);
 }
 
 double* z_loss_sum(const BoundOp& b, const TensorView& report, ValueId labels,

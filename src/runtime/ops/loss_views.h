@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ir/ops/preference.h"
-#include "kernels/divided_cross_entropy.h"
 #include "kernels/preference.h"
+#include "kernels/vocab_parallel_cross_entropy.h"
 #include "runtime/binding.h"
 
 namespace tessera::runtime {

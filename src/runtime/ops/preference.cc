@@ -2,7 +2,7 @@
 #include "kernels/preference.h"
 
 #include "ir/state.h"
-#include "kernels/divided_cross_entropy.h"
+#include "kernels/vocab_parallel_cross_entropy.h"
 #include "runtime/binding.h"
 #include "runtime/ops/arguments.h"
 #include "runtime/ops/loss_views.h"

@@ -4,16 +4,11 @@
 namespace tessera::runtime {
 namespace {
 
-float as_stored(float x, DType type) {
-  if (type == DType::kBF16) return static_cast<float>(BF16(x));
-  return type == DType::kF16 ? static_cast<float>(F16(x)) : x;
-}
-
 kernels::ScaleArgs args(const BoundOp& b) {
   const Scale& of = b.op->as<Scale>();
   const TensorView x = flat(b.in(Scale::kX));
   const auto factor = static_cast<float>(of.factor);
-  return {x, of.rounded ? as_stored(factor, x.dtype) : factor, flat(b.out(Scale::kY))};
+  return {x, of.rounded ? rounded_to(factor, x.dtype) : factor, flat(b.out(Scale::kY))};
 }
 
 kernels::SoftCapArgs cap_args(const BoundOp& b) {

@@ -5,10 +5,10 @@
 
 namespace tessera::compile {
 
-TEST(Passes, AccumulateApart) {
+TEST(Passes, SeparateAccumulation) {
   CompileRequest r = testing::tiny_request();
   r.options.fuse_grad_accumulation = false;
-  testing::expect_change("accumulate_apart", r);
+  testing::expect_change("separate_accumulation", r);
 }
 
 }  // namespace tessera::compile

@@ -5,10 +5,10 @@
 
 namespace tessera::compile {
 
-TEST(Passes, MaterialiseAttention) {
+TEST(Passes, MaterializeAttention) {
   CompileRequest r = testing::tiny_request();
   r.options.attention = AttentionKind::kUnfused;
-  testing::expect_change("materialise_attention", r);
+  testing::expect_change("materialize_attention", r);
 }
 
 }  // namespace tessera::compile

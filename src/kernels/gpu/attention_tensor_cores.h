@@ -9,8 +9,8 @@
 
 namespace tessera::kernels::gpu {
 
-constexpr int kHalvesWarps = 4, kHalvesThreads = kHalvesWarps * kWarp;
-constexpr int kHalvesOfWarp = 16, kHalvesOwn = kHalvesWarps * kHalvesOfWarp;
+constexpr int kTensorCoreWarps = 4, kTensorCoreThreads = kTensorCoreWarps * kWarp;
+constexpr int kRowsPerWarp = 16, kRowsPerBlock = kTensorCoreWarps * kRowsPerWarp;
 
 // Rows of up to kD numbers in shared memory, padded with zeros to kD. With a pitch of kD + 8
 // numbers, the pairs that a warp reads at once are in different banks.
@@ -40,7 +40,7 @@ template <int kD>
 __device__ void load_halves(const Numbers& from, int64_t at, int64_t stride, int64_t first,
                             int64_t end, int count, int d, const HalfRows<kD>& to) {
   constexpr int kGroups = kD / kGroup;
-  for (int i = static_cast<int>(threadIdx.x); i < count * kGroups; i += kHalvesThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < count * kGroups; i += kTensorCoreThreads) {
     const int row = i / kGroups, k = i % kGroups * kGroup;
     uint4 x = make_uint4(0, 0, 0, 0);
     if (first + row < end && k < d)
@@ -125,7 +125,7 @@ __device__ inline float row_sum(float x) {
 
 // Calls Launch<type, kD>::run for the type of the operands and the smallest kD >= d.
 template <template <DType, int> class Launch>
-void launch_halves(const AttentionWork& a, Stream s) {
+void launch_tensor_cores(const AttentionWork& a, Stream s) {
   const bool bf16 = a.q.type == DType::kBF16;
   if (a.d <= 64)
     bf16 ? Launch<DType::kBF16, 64>::run(a, s) : Launch<DType::kF16, 64>::run(a, s);

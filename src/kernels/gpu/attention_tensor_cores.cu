@@ -15,7 +15,7 @@
 //    ⋮
 //   row 8   [ 0  ] [ 1  ] [ 2  ] [ 3  ]
 // P is rounded to 16 bits only as the operand of P V; its sum is computed from the f32 values.
-#include "kernels/gpu/attention_halves.h"
+#include "kernels/gpu/attention_tensor_cores.h"
 
 namespace tessera::kernels::gpu {
 namespace {
@@ -61,15 +61,15 @@ __device__ void soften(const AttentionWork& a, int64_t b, int64_t head, int64_t 
 
 // A block has 64 queries of a head, a warp 16 of them.
 template <DType kType, int kD>
-__global__ void attention_halves_kernel(const AttentionWork a) {
+__global__ void attention_tensor_cores_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kHalvesOwn;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kRowsPerBlock;
   const HalfRows<kD> own = {reinterpret_cast<uint16_t*>(shared_floats())},
-                     k_tile = own.from(kHalvesOwn), v_tile = k_tile.from(kKeys),
-                     rows = own.from(warp_index() * kHalvesOfWarp);
-  load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kHalvesOwn, a.d, own);
-  const int64_t position = a.first_query + first, end = a.end_key(position + kHalvesOwn);
-  const int64_t place = a.k_at.at(b, 0, kv, 0), query = first + warp_index() * kHalvesOfWarp;
+                     k_tile = own.from(kRowsPerBlock), v_tile = k_tile.from(kKeys),
+                     rows = own.from(warp_index() * kRowsPerWarp);
+  load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kRowsPerBlock, a.d, own);
+  const int64_t position = a.first_query + first, end = a.end_key(position + kRowsPerBlock);
+  const int64_t place = a.k_at.at(b, 0, kv, 0), query = first + warp_index() * kRowsPerWarp;
   const uint64_t mask = a.drop > 0 ? value_of(a.mask) : 0;
   float most[2] = {-INFINITY, -INFINITY}, total[2] = {}, sum[kD / 8][4] = {};
   for (int64_t j = a.first_key(position, kKeys); j < end; j += kKeys) {
@@ -101,18 +101,20 @@ __global__ void attention_halves_kernel(const AttentionWork a) {
 template <DType kType, int kD>
 struct Forward {
   static void run(const AttentionWork& a, Stream s) {
-    launch("attention_halves", attention_halves_kernel<kType, kD>,
-           {.x = blocks_for(a.t, kHalvesOwn),
+    launch("attention_tensor_cores", attention_tensor_cores_kernel<kType, kD>,
+           {.x = blocks_for(a.t, kRowsPerBlock),
             .y = a.heads(),
             .z = a.b,
-            .threads = kHalvesThreads,
-            .shared_bytes = halves_bytes<kD>(kHalvesOwn + 2 * kKeys)},
+            .threads = kTensorCoreThreads,
+            .shared_bytes = halves_bytes<kD>(kRowsPerBlock + 2 * kKeys)},
            s, a);
   }
 };
 
 }  // namespace
 
-void launch_attention_halves(const AttentionWork& a, Stream s) { launch_halves<Forward>(a, s); }
+void launch_attention_tensor_cores(const AttentionWork& a, Stream s) {
+  launch_tensor_cores<Forward>(a, s);
+}
 
 }  // namespace tessera::kernels::gpu

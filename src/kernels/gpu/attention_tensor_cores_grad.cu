@@ -1,6 +1,6 @@
 // The gradient of attention in bf16 or f16 on tensor cores: the two kernels of attention_grad.cu
-// with the fragments of attention_halves.cu. Both sides are loaded once per tile, and every GEMM of
-// the tile reads them from shared memory:
+// with the fragments of attention_tensor_cores.cu. Both sides are loaded once per tile, and every
+// GEMM of the tile reads them from shared memory:
 //
 //   query kernel, per tile of 32 keys:     S = Q K^T, dP = dO V^T      dQ += dS K
 //   key kernel, per tile of 32 queries:    S^T = K Q^T, dP^T = V dO^T  dV += P^T dO, dK += dS^T Q
@@ -10,7 +10,7 @@
 // The key kernel computes the transposed scores, so that P^T and dS^T are A fragments in the lanes
 // that hold them. Tiles have 32 rows, half of the forward's: a lane of the key kernel already holds
 // kD sums of dK and dV in registers.
-#include "kernels/gpu/attention_halves.h"
+#include "kernels/gpu/attention_tensor_cores.h"
 
 namespace tessera::kernels::gpu {
 namespace {
@@ -44,7 +44,7 @@ template <int kD>
 __device__ void find_delta(const AttentionWork& a, int64_t b, int64_t head, int64_t query,
                            const HalfRows<kD>& d_out, float (&delta)[2]) {
   const int64_t rows = (b * a.heads() + head) * a.t;
-  for (int r = 0; r < kHalvesOfWarp; ++r) {
+  for (int r = 0; r < kRowsPerWarp; ++r) {
     const int64_t i = query + r;
     if (i >= a.t) break;  // the whole warp
     float sum = 0;
@@ -60,19 +60,19 @@ __device__ void find_delta(const AttentionWork& a, int64_t b, int64_t head, int6
 
 // Computes dq and delta. A block has 64 queries of a head.
 template <DType kType, int kD>
-__global__ void query_grad_halves_kernel(const AttentionWork a) {
+__global__ void query_grad_tensor_cores_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kHalvesOwn;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kRowsPerBlock;
   const HalfRows<kD> q_own = {reinterpret_cast<uint16_t*>(shared_floats())},
-                     d_own = q_own.from(kHalvesOwn), k_tile = d_own.from(kHalvesOwn),
+                     d_own = q_own.from(kRowsPerBlock), k_tile = d_own.from(kRowsPerBlock),
                      v_tile = k_tile.from(kOthers),
-                     q_rows = q_own.from(warp_index() * kHalvesOfWarp),
-                     d_rows = d_own.from(warp_index() * kHalvesOfWarp);
-  load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kHalvesOwn, a.d, q_own);
-  load_halves(a.d_out, a.out_at(b, 0, head), a.heads() * a.values, first, a.t, kHalvesOwn, a.values,
-              d_own);
+                     q_rows = q_own.from(warp_index() * kRowsPerWarp),
+                     d_rows = d_own.from(warp_index() * kRowsPerWarp);
+  load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kRowsPerBlock, a.d, q_own);
+  load_halves(a.d_out, a.out_at(b, 0, head), a.heads() * a.values, first, a.t, kRowsPerBlock,
+              a.values, d_own);
   __syncthreads();
-  const int64_t query = first + warp_index() * kHalvesOfWarp;
+  const int64_t query = first + warp_index() * kRowsPerWarp;
   float delta[2] = {}, sum[kD / 8][4] = {};
   find_delta(a, b, head, query, d_rows, delta);
   Ends ends[2];
@@ -81,7 +81,7 @@ __global__ void query_grad_halves_kernel(const AttentionWork a) {
     const int64_t i = query + score_row(2 * h);
     ends[h] = {i < a.t ? a.lse[(b * a.heads() + head) * a.t + i] : 0.0f, delta[h]};
   }
-  const int64_t position = a.first_query + first, end = a.end_key(position + kHalvesOwn);
+  const int64_t position = a.first_query + first, end = a.end_key(position + kRowsPerBlock);
   const int64_t place = a.k_at.at(b, 0, kv, 0);
   const uint64_t mask = a.drop > 0 ? value_of(a.mask) : 0;
   for (int64_t j = a.first_key(position, kOthers); j < end; j += kOthers) {
@@ -109,23 +109,23 @@ __global__ void query_grad_halves_kernel(const AttentionWork a) {
 
 // Computes dk and dv. A block has 64 keys of a group and visits the queries of all its heads.
 template <DType kType, int kD>
-__global__ void key_grad_halves_kernel(const AttentionWork a) {
+__global__ void key_grad_tensor_cores_kernel(const AttentionWork a) {
   const int64_t b = blockIdx.z, kv = blockIdx.y;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kHalvesOwn;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kRowsPerBlock;
   const HalfRows<kD> k_own = {reinterpret_cast<uint16_t*>(shared_floats())},
-                     v_own = k_own.from(kHalvesOwn), q_tile = v_own.from(kHalvesOwn),
+                     v_own = k_own.from(kRowsPerBlock), q_tile = v_own.from(kRowsPerBlock),
                      d_tile = q_tile.from(kOthers),
-                     k_rows = k_own.from(warp_index() * kHalvesOfWarp),
-                     v_rows = v_own.from(warp_index() * kHalvesOfWarp);
-  const int64_t place = a.k_at.at(b, 0, kv, 0), key = first + warp_index() * kHalvesOfWarp;
-  load_halves(a.keys, place + a.k_offset, a.k_at.row, first, a.s, kHalvesOwn, a.d, k_own);
-  load_halves(a.keys, place + a.v_offset, a.k_at.row, first, a.s, kHalvesOwn, a.values, v_own);
+                     k_rows = k_own.from(warp_index() * kRowsPerWarp),
+                     v_rows = v_own.from(warp_index() * kRowsPerWarp);
+  const int64_t place = a.k_at.at(b, 0, kv, 0), key = first + warp_index() * kRowsPerWarp;
+  load_halves(a.keys, place + a.k_offset, a.k_at.row, first, a.s, kRowsPerBlock, a.d, k_own);
+  load_halves(a.keys, place + a.v_offset, a.k_at.row, first, a.s, kRowsPerBlock, a.values, v_own);
   const uint64_t mask = a.drop > 0 ? value_of(a.mask) : 0;
   float dk[kD / 8][4] = {}, dv[kD / 8][4] = {};
   for (int64_t g = 0; g < a.g; ++g) {
     const int64_t head = kv * a.g + g, rows = (b * a.heads() + head) * a.t;
     // Causal: queries before the first key see none of the block's keys.
-    const int64_t end = a.end_query(first + kHalvesOwn);
+    const int64_t end = a.end_query(first + kRowsPerBlock);
     for (int64_t i = a.first_row(first, kOthers); i < end; i += kOthers) {
       __syncthreads();
       load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kOthers, a.d, q_tile);
@@ -162,22 +162,23 @@ template <DType kType, int kD>
 struct Backward {
   static void run(const AttentionWork& a, Stream s) {
     // The query kernel runs first: the key kernel reads the delta that it stores.
-    Grid grid = {.x = blocks_for(a.t, kHalvesOwn),
+    Grid grid = {.x = blocks_for(a.t, kRowsPerBlock),
                  .y = a.heads(),
                  .z = a.b,
-                 .threads = kHalvesThreads,
-                 .shared_bytes = halves_bytes<kD>(2 * kHalvesOwn + 2 * kOthers)};
-    launch("attention_halves_grad_queries", query_grad_halves_kernel<kType, kD>, grid, s, a);
-    grid.x = blocks_for(a.s, kHalvesOwn);
+                 .threads = kTensorCoreThreads,
+                 .shared_bytes = halves_bytes<kD>(2 * kRowsPerBlock + 2 * kOthers)};
+    launch("attention_tensor_cores_grad_queries", query_grad_tensor_cores_kernel<kType, kD>, grid,
+           s, a);
+    grid.x = blocks_for(a.s, kRowsPerBlock);
     grid.y = a.kv;
-    launch("attention_halves_grad_keys", key_grad_halves_kernel<kType, kD>, grid, s, a);
+    launch("attention_tensor_cores_grad_keys", key_grad_tensor_cores_kernel<kType, kD>, grid, s, a);
   }
 };
 
 }  // namespace
 
-void launch_attention_halves_grad(const AttentionWork& a, Stream s) {
-  launch_halves<Backward>(a, s);
+void launch_attention_tensor_cores_grad(const AttentionWork& a, Stream s) {
+  launch_tensor_cores<Backward>(a, s);
 }
 
 }  // namespace tessera::kernels::gpu

@@ -1,7 +1,7 @@
 // Vocabulary-parallel cross-entropy on the CPU: three kernels with an all-reduce of the maximum and
 // one of the sums between them (formulas in the header). The sum is exact in the sense of the whole
 // row, because every rank subtracts the same global maximum.
-#include "kernels/divided_cross_entropy.h"
+#include "kernels/vocab_parallel_cross_entropy.h"
 
 #include <cmath>
 #include <limits>
@@ -81,7 +81,7 @@ void launch(Cpu, const Launch& options, const LogitsSumsGradArgs& a) {
   });
 }
 
-void launch(Cpu, const Launch& options, const DividedCrossEntropyArgs& a) {
+void launch(Cpu, const Launch& options, const VocabParallelCrossEntropyArgs& a) {
   const DividedLogits& l = a.logits;
   const int64_t width = l.z.shape[-1], rows = rows_of(l);
   const auto* labels = a.labels.as<int32_t>();

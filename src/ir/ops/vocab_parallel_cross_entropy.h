@@ -38,8 +38,8 @@ struct LogitsSums {
 // report += (Σ ln s₀ − s₁, number of labels ≥ 0, Σ z_loss · lse²) with lse = m + ln s₀; with
 // `gradient`, also dz = ((1 + 2 z_loss · lse) e^(z − m) / s₀ − (1 − ε) onehot − ε / V) · cap' with
 // ε = label_smoothing and V the vocabulary of all ranks.
-struct DividedCrossEntropy {
-  static constexpr std::string_view kName = "divided_cross_entropy";
+struct VocabParallelCrossEntropy {
+  static constexpr std::string_view kName = "vocab_parallel_cross_entropy";
   enum In { kLogits, kMax, kSums, kLabels, kStep };
   enum Out { kReport, kDLogits };
   LossTerms terms = {};
@@ -50,16 +50,16 @@ struct DividedCrossEntropy {
     visit("gradient", self.gradient);
     visit("scaled", self.scaled);
   }
-  static void inputs(const DividedCrossEntropy& a, auto&& slot) {
+  static void inputs(const VocabParallelCrossEntropy& a, auto&& slot) {
     for (const In required : {kLogits, kMax, kSums, kLabels}) slot(required, 1);
     slot(kStep, a.scaled);
   }
-  static void outputs(const DividedCrossEntropy& a, auto&& slot) {
+  static void outputs(const VocabParallelCrossEntropy& a, auto&& slot) {
     slot(kReport, 1);
     slot(kDLogits, a.gradient);
   }
   static const OpRule rule;
-  bool operator==(const DividedCrossEntropy&) const = default;
+  bool operator==(const VocabParallelCrossEntropy&) const = default;
 };
 
 }  // namespace tessera

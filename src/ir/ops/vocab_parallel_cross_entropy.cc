@@ -27,9 +27,9 @@ std::vector<OutputSpec> infer_sums(const Op&, const Inputs& in) {
   return {{".sums", DType::kF32, rows_of(in[0]->shape, {2})}};
 }
 std::vector<OutputSpec> infer_loss(const Op& op, const Inputs& in) {
-  const DividedCrossEntropy& a = op.as<DividedCrossEntropy>();
+  const VocabParallelCrossEntropy& a = op.as<VocabParallelCrossEntropy>();
   CHECK(in.size() == input_count(a) && in[3]->dtype == DType::kI32,
-        "divided_cross_entropy expects logits, max, sums and labels");
+        "vocab_parallel_cross_entropy expects logits, max, sums and labels");
   std::vector<OutputSpec> out = {{".report", DType::kF64, {kReportSize}}};
   if (a.gradient) out.push_back({".gradient", DType::kF32, in[0]->shape});
   return out;
@@ -43,7 +43,7 @@ ShardingRule sharding_sums(const Op&, ValueSpan) {
 }
 ShardingRule sharding_loss(const Op& op, ValueSpan) {
   ShardingRule r{{"btv", "bt", "bts", "bt"}, {"r"}, "btv", {}, false, true};
-  if (op.as<DividedCrossEntropy>().scaled) r.inputs.push_back("e");
+  if (op.as<VocabParallelCrossEntropy>().scaled) r.inputs.push_back("e");
   if (op.outputs.size() > 1) r.outputs.push_back("btv");
   return r;
 }
@@ -58,7 +58,8 @@ void gradient_of_sums(Gradients& g, const Op& op) {
 }
 
 void gradient_of_loss(Gradients& g, const Op& op) {
-  const DividedCrossEntropy a = {.terms = op.as<DividedCrossEntropy>().terms, .gradient = true};
+  const VocabParallelCrossEntropy a = {.terms = op.as<VocabParallelCrossEntropy>().terms,
+                                       .gradient = true};
   const auto out = g.builder().emit(a, op.origin, op.inputs, {g.report()});
   g.add(op.inputs[0], out[1]);
 }
@@ -68,10 +69,10 @@ void gradient_of_loss(Gradients& g, const Op& op) {
 const OpRule LogitsMax::rule = {.infer = infer_max, .sharding = sharding_max};
 const OpRule LogitsSums::rule = {
     .infer = infer_sums, .sharding = sharding_sums, .gradient = gradient_of_sums};
-const OpRule DividedCrossEntropy::rule = {.infer = infer_loss,
-                                          .sharding = sharding_loss,
-                                          .gradient = gradient_of_loss,
-                                          .in_place = over_logits,
-                                          .effects = {.loss = true, .adds_to_report = true}};
+const OpRule VocabParallelCrossEntropy::rule = {.infer = infer_loss,
+                                                .sharding = sharding_loss,
+                                                .gradient = gradient_of_loss,
+                                                .in_place = over_logits,
+                                                .effects = {.loss = true, .adds_to_report = true}};
 
 }  // namespace tessera

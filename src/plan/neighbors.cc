@@ -1,7 +1,7 @@
 // Alternatives to a run: one knob changed (or two if the second makes the first one possible), on
 // the same devices and with the same global batch. Proven bounds reject most of them before they
 // are compiled; the others are simulated in full.
-#include "plan/neighbours.h"
+#include "plan/neighbors.h"
 
 #include <algorithm>
 #include <numeric>
@@ -39,9 +39,9 @@ bool divide(compile::CompileRequest& r, const compile::CompileRequest& from,
   return true;
 }
 
-class Neighbours {
+class Neighbors {
  public:
-  Neighbours(const compile::CompileRequest& from, const std::vector<int64_t>& ramp)
+  Neighbors(const compile::CompileRequest& from, const std::vector<int64_t>& ramp)
       : from_(from), ramp_(ramp) {}
 
   template <class Change>
@@ -63,7 +63,7 @@ class Neighbours {
         });
   }
 
-  std::vector<Neighbour> all;
+  std::vector<Neighbor> all;
 
  private:
   const compile::CompileRequest& from_;
@@ -116,7 +116,7 @@ class Trials {
         below_s_(below_s),
         promise_(request, hardware, software, target, below_s) {}
 
-  void one(const Neighbour& n) {
+  void one(const Neighbor& n) {
     if (is_long(n.request)) return;
     try {
       if (promise_.holds(n.request)) keep(n);
@@ -126,11 +126,11 @@ class Trials {
 
   // Tries the variants of a layout that does not fit, with just enough layers recomputed or
   // offloaded.
-  void spared(const Neighbour& n) {
+  void spared(const Neighbor& n) {
     if (is_long(n.request)) return;
     try {
       if (!promise_.holds_spared(n.request)) return;
-      for (const Neighbour& spared : memory_savings(n, hardware_, software_, target_)) keep(spared);
+      for (const Neighbor& spared : memory_savings(n, hardware_, software_, target_)) keep(spared);
     } catch (const Error&) {  // not a layout of this model
     }
   }
@@ -147,7 +147,7 @@ class Trials {
     return 2 * r.microbatches * (r.model.layers + 2 * r.layout.pipeline) > kMostCalls;
   }
 
-  void keep(const Neighbour& n) {
+  void keep(const Neighbor& n) {
     if (std::any_of(tried_.begin(), tried_.end(), [&](const Tried& t) { return t.keys == n.keys; }))
       return;  // with all layers recomputed it equals a neighbor
     Prediction p = predict(n.request, hardware_, software_, target_);
@@ -163,7 +163,7 @@ class Trials {
 };
 
 // Adds other degrees of context parallelism, and other ways to divide attention among its ranks.
-void add_contexts(Neighbours& n, const compile::CompileRequest& request) {
+void add_contexts(Neighbors& n, const compile::CompileRequest& request) {
   const compile::Layout& l = request.layout;
   n.exchange("context", &compile::Layout::context, "data", &compile::Layout::data);
   n.exchange("context", &compile::Layout::context, "tensor", &compile::Layout::tensor);
@@ -189,9 +189,9 @@ void add_contexts(Neighbours& n, const compile::CompileRequest& request) {
 }  // namespace
 
 // Exchanges between tensor, pipeline and data, then the other knobs one at a time.
-std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
-                                  const std::vector<int64_t>& ramp) {
-  Neighbours n(request, ramp);
+std::vector<Neighbor> neighbors(const compile::CompileRequest& request,
+                                const std::vector<int64_t>& ramp) {
+  Neighbors n(request, ramp);
   const compile::Layout& l = request.layout;
   n.exchange("tensor", &compile::Layout::tensor, "data", &compile::Layout::data);
   n.exchange("tensor", &compile::Layout::tensor, "pipeline", &compile::Layout::pipeline);
@@ -235,11 +235,11 @@ std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
   return std::move(n.all);
 }
 
-std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const Hardware& hardware,
-                                  const Software& software, const Target& target, double below_s,
-                                  const std::vector<int64_t>& ramp) {
+std::vector<Tried> try_neighbors(const compile::CompileRequest& request, const Hardware& hardware,
+                                 const Software& software, const Target& target, double below_s,
+                                 const std::vector<int64_t>& ramp) {
   Trials trials(request, hardware, software, target, below_s);
-  for (const Neighbour& n : neighbours(request, ramp)) trials.one(n);
+  for (const Neighbor& n : neighbors(request, ramp)) trials.one(n);
   trials.spared({"", request});
   compile::CompileRequest larger = request;
   larger.sequences *= 2;
@@ -284,26 +284,24 @@ int64_t layers_of_stage(const compile::CompileRequest& r) {
   return (r.model.all_layers() + stages - 1) / stages;
 }
 
-Neighbour with(const Neighbour& run, const Knob& knob, const std::string& value) {
-  Neighbour n = run;
+Neighbor with(const Neighbor& run, const Knob& knob, const std::string& value) {
+  Neighbor n = run;
   n.request.layout.*knob.value = value;
   n.keys += fmt::format("{}layout.{}={}", run.keys.empty() ? "" : " ", knob.name, value);
   return n;
 }
 
-Neighbour with(const Neighbour& run, const Knob& knob, int64_t layers) {
+Neighbor with(const Neighbor& run, const Knob& knob, int64_t layers) {
   const bool all = layers == layers_of_stage(run.request);
   return with(run, knob, all ? std::string(knob.all) : fmt::format("{}:{}", knob.all, layers));
 }
 
 }  // namespace
 
-std::vector<Neighbour> memory_savings(const Neighbour& run, const Hardware& hardware,
-                                      const Software& software, const Target& target) {
-  const auto holds = [&](const Neighbour& n) {
-    return fits(n.request, hardware, software, target);
-  };
-  std::vector<Neighbour> found;
+std::vector<Neighbor> memory_savings(const Neighbor& run, const Hardware& hardware,
+                                     const Software& software, const Target& target) {
+  const auto holds = [&](const Neighbor& n) { return fits(n.request, hardware, software, target); };
+  std::vector<Neighbor> found;
   if (holds(run)) return found;
   const bool offloads = compile::parse_offload(run.request.layout.offload).none() &&
                         hardware.device.host_bytes_per_s > 0;
@@ -323,7 +321,7 @@ std::vector<Neighbour> memory_savings(const Neighbour& run, const Hardware& hard
     found.push_back(with(run, knob, enough));
   }
   for (const std::string value : {"optimizer", "activations+optimizer"}) {
-    const Neighbour n = with(run, kOffload, value);
+    const Neighbor n = with(run, kOffload, value);
     if (!offloads || !holds(n)) continue;
     found.push_back(n);
     break;

@@ -1,18 +1,18 @@
 // Initial weights on the CPU. Work is divided into chunks at global multiples of kPhiloxWords, so
 // an element is generated from the same Philox words wherever a shard begins; the first and last
 // chunk may be partial.
-#include "kernels/initialise.h"
+#include "kernels/initialize.h"
 
-#define HWY_TARGET_INCLUDE "kernels/cpu/initialise_simd.h"
+#define HWY_TARGET_INCLUDE "kernels/cpu/initialize_simd.h"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/initialise_simd.h"
+#include "kernels/cpu/initialize_simd.h"
 #include "kernels/cpu/parallel.h"
 
 namespace tessera::kernels {
 
 HWY_EXPORT(NormalChunks);
 
-void initialise_normal(const TensorView& y, const NormalInitialiser& n, int threads) {
+void initialize_normal(const TensorView& y, const NormalInitializer& n, int threads) {
   const NormalRange range = {.to = y,
                              .first = n.first,
                              .last = n.first + y.elements(),

@@ -32,10 +32,10 @@ kernels::LogitsSumsArgs sums_args(const BoundOp& b) {
           flat(b.out(LogitsSums::kSums))};
 }
 
-using Loss = DividedCrossEntropy;
+using Loss = VocabParallelCrossEntropy;
 
-kernels::DividedCrossEntropyArgs args(const BoundOp& b) {
-  kernels::DividedCrossEntropyArgs a;
+kernels::VocabParallelCrossEntropyArgs args(const BoundOp& b) {
+  kernels::VocabParallelCrossEntropyArgs a;
   const Loss& of = b.op->as<Loss>();
   a.gradient = of.gradient;
   a.logits = divided_logits(b, a.gradient ? b.out(Loss::kDLogits) : b.in(Loss::kLogits),
@@ -70,7 +70,7 @@ const Binding& binding_for<LogitsSums>() {
   return kBinding;
 }
 template <>
-const Binding& binding_for<DividedCrossEntropy>() {
+const Binding& binding_for<VocabParallelCrossEntropy>() {
   static constexpr Binding kBinding = {run};
   return kBinding;
 }

@@ -6,14 +6,14 @@
 
 namespace tessera::compile {
 
-TEST(Passes, DropAhead) {
+TEST(Passes, DropMtp) {
   CompileRequest r = testing::tiny_request();
   model::apply_family(model::Family::kLlama, r.model);
   r.model.mtp_depth = 1;
   r.kind = ProgramKind::kLogits;
-  testing::expect_change("drop_ahead", r);
+  testing::expect_change("drop_mtp", r);
   r.kind = ProgramKind::kValidate;
-  testing::expect_change("drop_sharded_ahead", r);
+  testing::expect_change("drop_sharded_mtp", r);
 }
 
 }  // namespace tessera::compile

@@ -19,7 +19,7 @@ void each_run(const Shape& global, const Shape& local, const GlobalBox& box,
 
 // Writes the shard. Element e of the global value is the e-th normally distributed number of the
 // key's random sequence, or the constant. Elements of the shard outside the box (padding) are zero.
-void initialise_part(const TensorView& part, const Shape& global, const GlobalBox& box,
+void initialize_part(const TensorView& part, const Shape& global, const GlobalBox& box,
                      const Initial& initial, uint64_t key, int threads);
 
 }  // namespace tessera::runtime

@@ -5,11 +5,11 @@
 
 namespace tessera::compile {
 
-TEST(Passes, KeepMasks) {
+TEST(Passes, StoreDropoutMasks) {
   CompileRequest r = testing::tiny_request();
   r.model.dropout = 0.1;
   r.options.dropout_masks = DropoutMaskPolicy::kStore;
-  testing::expect_change("keep_masks", r);
+  testing::expect_change("store_dropout_masks", r);
 }
 
 }  // namespace tessera::compile

@@ -1,4 +1,4 @@
-#include "runtime/initialise.h"
+#include "runtime/initialize.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ struct Case {
 };
 
 // Every layout of a value, put together again, is the value.
-TEST(Initialise, EveryRankHasItsPartOfTheSameValue) {
+TEST(Initialize, EveryRankHasItsPartOfTheSameValue) {
   Mesh mesh;
   mesh[AxisKind::kShard] = 3;
   mesh[AxisKind::kTensorKv] = 2;
@@ -37,12 +37,12 @@ TEST(Initialise, EveryRankHasItsPartOfTheSameValue) {
                            c.shape.dims()};
     for (const Initial initial : {Initial{0.5, 0}, Initial{0, 3}}) {
       std::vector<float> whole(static_cast<size_t>(product(c.shape)), -1);
-      initialise_part({whole.data(), DType::kF32, c.shape}, c.shape, all, initial, 99, 2);
+      initialize_part({whole.data(), DType::kF32, c.shape}, c.shape, all, initial, 99, 2);
       std::vector<int> found(whole.size(), 0);
       for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
         const GlobalBox box = global_box_of(v, mesh, coordinates_of(mesh, rank));
         std::vector<float> part(static_cast<size_t>(product(v.local())), -1);
-        initialise_part({part.data(), DType::kF32, v.local()}, c.shape, box, initial, 99, 2);
+        initialize_part({part.data(), DType::kF32, v.local()}, c.shape, box, initial, 99, 2);
         for (size_t i = 0; i < part.size(); ++i) {
           // The element's place, dimension by dimension.
           auto rest = static_cast<int64_t>(i);
@@ -68,7 +68,7 @@ TEST(Initialise, EveryRankHasItsPartOfTheSameValue) {
 
 // Parts of grouped heads, on ranks that have copies of the key/value heads, start as the one weight
 // that checkpoints know.
-TEST(Initialise, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
+TEST(Initialize, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
   struct Heads {
     int64_t K, G, over_kv, copies;
   };
@@ -79,7 +79,7 @@ TEST(Initialise, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
     const Shape whole{h.K, h.G + 2, 3};
     std::vector<float> truth(static_cast<size_t>(product(whole)));
     const GlobalBox all = {{0, 0, 0}, whole.dims()};
-    initialise_part({truth.data(), DType::kF32, whole}, whole, all, {0.5, 0}, 7, 2);
+    initialize_part({truth.data(), DType::kF32, whole}, whole, all, {0.5, 0}, 7, 2);
 
     Value queries, pairs;
     queries.shape = {h.K * h.copies, h.G / h.copies, 3};
@@ -99,7 +99,7 @@ TEST(Initialise, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
         for (const CheckpointBox& k : checkpoint_boxes(*v, place, box)) {
           const Shape shape = k.part.extents();
           std::vector<float> part(static_cast<size_t>(product(shape)));
-          initialise_part({part.data(), DType::kF32, shape}, whole, k.known, {0.5, 0}, 7, 2);
+          initialize_part({part.data(), DType::kF32, shape}, whole, k.known, {0.5, 0}, 7, 2);
           const int64_t of_row = 3 * v->shape[1];
           for (size_t i = 0; i < part.size(); ++i) {
             const int64_t in_row = static_cast<int64_t>(i) % of_row;

@@ -13,13 +13,13 @@
 
 namespace tessera::kernels {
 
-struct NormalInitialiser {
+struct NormalInitializer {
   uint64_t key = 0;   // hash_name(parameter name, seed)
   int64_t first = 0;  // global index of y's first element
   double mean = 0, deviation = 0.02;
 };
-void initialise_normal(const TensorView& y,  // [n] f32, bf16 or f16  written
-                       const NormalInitialiser& n, int threads);
+void initialize_normal(const TensorView& y,  // [n] f32, bf16 or f16  written
+                       const NormalInitializer& n, int threads);
 
 // Sets every element to `value`.
 void fill(const TensorView& y, float value, int threads);  // f32, bf16 or f16

@@ -57,7 +57,7 @@ struct LogitsSumsGradArgs {
 void launch(Cpu, const Launch&, const LogitsSumsGradArgs&);
 void launch(Gpu, const Launch&, const LogitsSumsGradArgs&);
 
-struct DividedCrossEntropyArgs {
+struct VocabParallelCrossEntropyArgs {
   DividedLogits logits;      // with `gradient`: overwritten by dz
   TensorView max, sums;      // reduced over all ranks
   TensorView labels;         // [N] i32
@@ -68,7 +68,7 @@ struct DividedCrossEntropyArgs {
   float gradient_scale = 1;
   const double* loss_scale = nullptr;  // on the device: multiplies gradient_scale; nullptr: 1
 };
-void launch(Cpu, const Launch&, const DividedCrossEntropyArgs&);
-void launch(Gpu, const Launch&, const DividedCrossEntropyArgs&);
+void launch(Cpu, const Launch&, const VocabParallelCrossEntropyArgs&);
+void launch(Gpu, const Launch&, const VocabParallelCrossEntropyArgs&);
 
 }  // namespace tessera::kernels

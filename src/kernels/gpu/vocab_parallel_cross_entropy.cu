@@ -1,5 +1,5 @@
-// Vocabulary-parallel cross-entropy (kernels/divided_cross_entropy.h): each rank has some columns
-// of every row. Three kernels, one block per row, with all-reduces between them:
+// Vocabulary-parallel cross-entropy (kernels/vocab_parallel_cross_entropy.h): each rank has some
+// columns of every row. Three kernels, one block per row, with all-reduces between them:
 //
 //   logits_max   local maximum       → all-reduce max → m
 //   logits_sums  sum e^(z - m), and  → all-reduce sum → s
@@ -117,7 +117,7 @@ void launch(Gpu, const Launch& l, const LogitsSumsGradArgs& d) {
   launch_rows("logits_sums_grad", logits_sums_grad_kernel, a.rows, a, l.stream);
 }
 
-void launch(Gpu, const Launch& l, const DividedCrossEntropyArgs& d) {
+void launch(Gpu, const Launch& l, const VocabParallelCrossEntropyArgs& d) {
   LossWork a = loss_work(d.logits);
   a.max = d.max.f32();
   a.sums = d.sums.f32();
@@ -130,9 +130,9 @@ void launch(Gpu, const Launch& l, const DividedCrossEntropyArgs& d) {
   a.scale = d.gradient_scale;
   a.loss_scale = d.loss_scale;
   if (a.report != nullptr)
-    launch_rows("divided_cross_entropy_sum", add_divided_losses_kernel, 1, a, l.stream);
+    launch_rows("vocab_parallel_cross_entropy_sum", add_divided_losses_kernel, 1, a, l.stream);
   if (a.gradient)
-    launch_rows("divided_cross_entropy", divided_gradient_kernel, a.rows, a, l.stream);
+    launch_rows("vocab_parallel_cross_entropy", divided_gradient_kernel, a.rows, a, l.stream);
 }
 
 }  // namespace tessera::kernels

@@ -1,5 +1,5 @@
 // Parts of a vocabulary, put together again, against the whole.
-#include "kernels/divided_cross_entropy.h"
+#include "kernels/vocab_parallel_cross_entropy.h"
 
 #include <gtest/gtest.h>
 
@@ -70,14 +70,14 @@ Answer divided(const Array& logits, const Array& labels, int64_t parts, float so
   Answer a;
   a.gradient.resize(static_cast<size_t>(rows * total));
   for (size_t p = 0; p < own.size(); ++p) {
-    compute(DividedCrossEntropyArgs{.logits = own[p],
-                                    .max = max,
-                                    .sums = sums,
-                                    .labels = labels,
-                                    .report = p == 0 ? a.report.data() : nullptr,
-                                    .gradient = true,
-                                    .extras = extras,
-                                    .z_report = p == 0 ? a.report.data() + 2 : nullptr});
+    compute(VocabParallelCrossEntropyArgs{.logits = own[p],
+                                          .max = max,
+                                          .sums = sums,
+                                          .labels = labels,
+                                          .report = p == 0 ? a.report.data() : nullptr,
+                                          .gradient = true,
+                                          .extras = extras,
+                                          .z_report = p == 0 ? a.report.data() + 2 : nullptr});
     for (int64_t n = 0; n < rows; ++n)
       for (int64_t v = 0; v < held; ++v) {
         const double d = z[p].at(n * held + v);
@@ -90,7 +90,7 @@ Answer divided(const Array& logits, const Array& labels, int64_t parts, float so
   return a;
 }
 
-TEST(DividedCrossEntropy, PartsMakeUpTheWhole) {
+TEST(VocabParallelCrossEntropy, PartsMakeUpTheWhole) {
   for (const int64_t vocabulary : {5, 53, 257, 5000})
     for (const int64_t parts : {1, 2, 3, 4}) {
       const Array logits = Array::random({9, vocabulary}, 3, DType::kF32, 6);
@@ -103,7 +103,7 @@ TEST(DividedCrossEntropy, PartsMakeUpTheWhole) {
     }
 }
 
-TEST(DividedCrossEntropy, PartsMakeUpTheWholeWithASoftCap) {
+TEST(VocabParallelCrossEntropy, PartsMakeUpTheWholeWithASoftCap) {
   for (const float cap : {0.7f, 30.0f})
     for (const int64_t parts : {1, 3}) {
       const Array logits = Array::random({9, 257}, 3, DType::kF32, 6);
@@ -115,7 +115,7 @@ TEST(DividedCrossEntropy, PartsMakeUpTheWholeWithASoftCap) {
     }
 }
 
-TEST(DividedCrossEntropy, PartsMakeUpTheWholeWithExtraTerms) {
+TEST(VocabParallelCrossEntropy, PartsMakeUpTheWholeWithExtraTerms) {
   for (const LossExtras& extras : {LossExtras{0.02f, 0.0f}, {0.0f, 0.1f}, {0.02f, 0.3f}})
     for (const float cap : {0.0f, 4.0f})
       for (const int64_t parts : {1, 3}) {
@@ -131,7 +131,7 @@ TEST(DividedCrossEntropy, PartsMakeUpTheWholeWithExtraTerms) {
       }
 }
 
-TEST(DividedCrossEntropy, WhatIsNotFiniteShows) {
+TEST(VocabParallelCrossEntropy, WhatIsNotFiniteShows) {
   for (const double bad :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     Array logits = Array::random({4, 10}, 3);
@@ -140,7 +140,7 @@ TEST(DividedCrossEntropy, WhatIsNotFiniteShows) {
   }
 }
 
-TEST(DividedCrossEntropyDeathTest, LabelsAreInTheVocabulary) {
+TEST(VocabParallelCrossEntropyDeathTest, LabelsAreInTheVocabulary) {
   const Array logits = Array::random({4, 10}, 3);
   Array labels = labels_of(4, 10);
   labels.set(0, 10);

@@ -13,7 +13,7 @@
 namespace tessera::plan {
 
 // A changed request, and the run-file keys that change it: "layout.tensor=4 layout.data=2".
-struct Neighbour {
+struct Neighbor {
   std::string keys;
   compile::CompileRequest request;
 };
@@ -22,8 +22,8 @@ struct Neighbour {
 // batch: exchanges between tensor, pipeline and data, expert, micro-batch, recomputation, ZeRO,
 // interleaving, pipeline schedule, sequence parallelism. `ramp` has the global batches of
 // batch-size warm-up, which data × micro must divide too.
-std::vector<Neighbour> neighbours(const compile::CompileRequest& request,
-                                  const std::vector<int64_t>& ramp = {});
+std::vector<Neighbor> neighbors(const compile::CompileRequest& request,
+                                const std::vector<int64_t>& ramp = {});
 
 struct Tried {
   std::string keys;
@@ -34,9 +34,9 @@ struct Tried {
 // the run itself, or the run with twice the micro-batch, does not fit, its variants from
 // memory_savings() are tried too. Neighbors whose proven bounds (search_bound.h) exclude them are
 // not compiled.
-std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const Hardware& hardware,
-                                  const Software& software, const Target& target, double below_s,
-                                  const std::vector<int64_t>& ramp = {});
+std::vector<Tried> try_neighbors(const compile::CompileRequest& request, const Hardware& hardware,
+                                 const Software& software, const Target& target, double below_s,
+                                 const std::vector<int64_t>& ramp = {});
 
 // ---- Ways to make a run fit: recompute the fewest layers per stage (`layout.recompute=full:N`),
 // offload the activations of the fewest layers per stage to the host (`layout.offload=
@@ -48,7 +48,7 @@ std::vector<Tried> try_neighbours(const compile::CompileRequest& request, const 
 // that does not fit, `activations+optimizer`. N is found by bisection, so a smaller N may be missed
 // where the arena does not shrink with every further layer. Offload needs a machine file with
 // host_bytes_per_s.
-std::vector<Neighbour> memory_savings(const Neighbour& run, const Hardware& hardware,
-                                      const Software& software, const Target& target);
+std::vector<Neighbor> memory_savings(const Neighbor& run, const Hardware& hardware,
+                                     const Software& software, const Target& target);
 
 }  // namespace tessera::plan

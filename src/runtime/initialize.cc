@@ -1,10 +1,10 @@
 // Initializes a shard of a weight. Each element is a function of (key, global index), so every
 // layout gives the same weights; the shard is traversed in contiguous runs of global indices.
-#include "runtime/initialise.h"
+#include "runtime/initialize.h"
 
 #include "base/error.h"
 #include "kernels/elementwise.h"
-#include "kernels/initialise.h"
+#include "kernels/initialize.h"
 
 namespace tessera::runtime {
 namespace {
@@ -54,7 +54,7 @@ void each_run(const Shape& global, const Shape& local, const GlobalBox& box,
   }
 }
 
-void initialise_part(const TensorView& part, const Shape& global, const GlobalBox& box,
+void initialize_part(const TensorView& part, const Shape& global, const GlobalBox& box,
                      const Initial& initial, uint64_t key, int threads) {
   int64_t elements = 1;
   for (int d = 0; d < global.rank(); ++d) elements *= extent(box, d);
@@ -64,7 +64,7 @@ void initialise_part(const TensorView& part, const Shape& global, const GlobalBo
   each_run(global, part.shape, box, [&](const ContiguousRange& s) {
     const TensorView y = range(part, s.local, s.elements);
     if (initial.std > 0)
-      kernels::initialise_normal(
+      kernels::initialize_normal(
           y, {.key = key, .first = s.global, .mean = 0, .deviation = initial.std}, threads);
     else
       kernels::fill(y, static_cast<float>(initial.constant), threads);
