@@ -29,7 +29,7 @@ struct Turn {
 };
 
 const char* kind_of(const Tree& value) {
-  constexpr std::array kKinds{"null",   "a truth value", "an integer", "a number",
+  constexpr std::array kKinds{"null",   "true or false", "an integer", "a number",
                               "a text", "a list",        "an object"};
   return kKinds[value.value.index()];
 }

@@ -146,7 +146,7 @@ Path find_examples(const TaskSpec& spec, const std::string& task, const std::str
   const std::string command = download_command(spec, folders.front() / spec.data);
   throw Error(
       "task {}: its examples are not included in Tessera. Looked for {} in {}. Save them there as "
-      "JSON lines with the keys {}, or name the folder that has them (--data FOLDER, "
+      "JSON lines with the keys {}, or name the folder that has them (--data DIR, "
       "${}, in a run file evaluation.data).{}",
       task, fmt::join(names, ", "), fmt::join(looked, ", "), keys_of(spec), kDataFolderVariable,
       command.empty() ? std::string()

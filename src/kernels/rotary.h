@@ -44,7 +44,7 @@ float rotary_frequency(const Rotary& r, int64_t i);
 // A group holds its G query heads, then its key, then its value. The workspace holds the cosines
 // and sines of every position, one row each.
 struct RotaryArgs {
-  TensorView qkv;        // [B, T, KV, G+2, D] f32, bf16 or f16  turned in place
+  TensorView qkv;        // [B, T, KV, G+2, D] f32, bf16 or f16  rotated in place
   TensorView positions;  // [B, T] i32
   Rotary how;
 };

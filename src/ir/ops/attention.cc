@@ -54,7 +54,7 @@ std::vector<OutputSpec> infer_sinks_grad(const Op& op, const Inputs& in) {
   const AttentionSinksGrad& a = op.as<AttentionSinksGrad>();
   const Shape& out = in.at(1)->shape;
   CHECK(in.size() == 4 && out.rank() == 4 && in[3]->shape == out,
-        "attention_sinks_grad has the inputs sinks, out, lse and d_out");
+        "attention_sinks_grad expects sinks, out, lse and d_out");
   const Shape rows = a.by_head ? Shape{out[0], out[1], out[2]} : lse_shape(out);
   CHECK(in[2]->shape == rows && in[0]->shape == Shape{rows[1]},
         "attention_sinks_grad of sinks {}, out {}, lse {}", to_string(in[0]->shape), to_string(out),
