@@ -88,7 +88,7 @@ std::string base_of(const Path& folder) {
   return is_given ? " (base_model_name_or_path is " + to_json(*base) + ")" : "";
 }
 
-// Copies the rows of a tensor of theirs to the box of ours that they are.
+// Copies the rows of a PEFT tensor to the box of our tensor that they fill.
 void put(const model::HfTensor& t, const SafetensorsFile& file, const SafetensorsEntry& entry,
          StoredAdapters::Tensor& to) {
   const int64_t n = t.view.elements(), size = size_of(*entry.dtype);
@@ -213,7 +213,7 @@ Tree config_of(const AdapterSettings& settings, const TargetLists& targets, cons
   return t;
 }
 
-// Fills the rows of a tensor of theirs.
+// Fills rows of a PEFT tensor from our tensor.
 void take(CheckpointReader& reader, const model::HfTensor& t, std::vector<float>& to) {
   const Shape part = t.part();
   std::vector<float> ours(part.elements());
@@ -226,7 +226,7 @@ void take(CheckpointReader& reader, const model::HfTensor& t, std::vector<float>
 // The tensors of an export, in memory.
 struct PeftTensors {
   std::map<std::string, StoredAdapters::Tensor> all;
-  std::map<std::string, std::string> source;  // the weight of ours that each A is
+  std::map<std::string, std::string> source;  // our weight for each PEFT tensor, by the PEFT name
 };
 
 void require_stored(const CheckpointReader& reader, const model::HfTensor& t) {
@@ -237,8 +237,8 @@ void require_stored(const CheckpointReader& reader, const model::HfTensor& t) {
                 to_string(t.shape));
 }
 
-// Adds the adapter of a module. PEFT has one A for a matrix, so two of ours that are rows of it
-// must have equal ones. The rows of B and of magnitudes are those of each.
+// Adds the adapter of a module. PEFT has one A per matrix. If several of our weights are rows of
+// one matrix, their A must be equal; each fills its own rows of B and of the magnitudes.
 void add_module(CheckpointReader& reader, const model::AdapterModule& m,
                 const WrappedExperts& experts, const AdapterSettings& settings, PeftTensors& out) {
   for (const model::HfTensor& t : tensors_of(m, experts, settings, reader.folder())) {

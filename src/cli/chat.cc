@@ -234,7 +234,8 @@ int verb_chat(Args args) {
   a.option(system, "--system", "TEXT", "the system message");
   a.option(template_file, "--chat-template", "FILE",
            "a chat template in Jinja; default: that of the checkpoint");
-  a.option(max_tokens, "--max-tokens", "N", "maximum number of new tokens per answer; 0: the context");
+  a.option(max_tokens, "--max-tokens", "N",
+           "maximum number of new tokens per answer; 0: the context");
   a.option(context, "--context", "N", "tokens of the conversation; 0: the model's context");
   SamplingArguments sampling(a);
   a.option(seed, "--seed", "N", "random seed");

@@ -282,8 +282,9 @@ void declare_preferences(Arguments& a, EvalPreferencesOptions& preferences) {
 }
 
 void declare_tasks(Arguments& a, EvalCommand& c) {
-  a.option(c.tasks.files, "--task", "NAME,…",
-           "tasks by name, or task files (docs/evaluation.md); `list` shows the names (repeatable)");
+  a.option(
+      c.tasks.files, "--task", "NAME,…",
+      "tasks by name, or task files (docs/evaluation.md); `list` shows the names (repeatable)");
   a.option(c.tasks.folder, "--data", "DIR", "folder of the tasks' examples");
   a.option(c.tasks.shots, "--shots", "N", "few-shot examples (default: the task's own number)");
   a.option(c.tasks.examples, "--limit", "N", "first N examples of each task; 0: all");
@@ -350,7 +351,7 @@ void check_command(const EvalCommand& c, const Arguments& a) {
     throw UsageError("eval: --logits writes the logits with one --adapter, but {} were given.",
                      c.adapters.size());
   if (read_rank_info().ranks > 1 && !c.logits_file.empty())
-    throw UsageError("eval: --logits is for one rank. Start it without mpirun.");
+    throw UsageError("eval: --logits requires one rank. Start it without mpirun.");
 }
 
 void evaluate(const EvalCommand& c) {

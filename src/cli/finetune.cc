@@ -209,16 +209,17 @@ int verb_finetune(Args args) {
       "tessera finetune --from hf-folder --data chat.jsonl --out runs/tuned");
   arguments.option(f.from, "--from", "DIR", "the model: a Hugging Face folder or a checkpoint",
                    true);
-  arguments.option(f.data, "--data", "FILE",
-                   "conversations or pairs of answers (repeatable)", true);
+  arguments.option(f.data, "--data", "FILE", "conversations or pairs of answers (repeatable)",
+                   true);
   arguments.option(f.out, "--out", "DIR", "the run directory", true);
   arguments.option(f.validation, "--validation", "FILE",
                    "data of the same form to measure the loss on");
   arguments.option(f.epochs, "--epochs", "N", "passes over the data");
   arguments.option(f.lora, "--lora", "RANK", "train LoRA adapters of this rank; 0: all weights");
-  arguments.option(f.learning_rate, "--learning-rate", "X",
-                   "peak learning rate; 0: 2e-5, 1e-6 with dpo, ipo, orpo, kto and simpo, ten times "
-                   "that for adapters");
+  arguments.option(
+      f.learning_rate, "--learning-rate", "X",
+      "peak learning rate; 0: 2e-5, 1e-6 with dpo, ipo, orpo, kto and simpo, ten times "
+      "that for adapters");
   arguments.option(f.sequence_length, "--sequence-length", "T",
                    "tokens per row; 0: the model's context, at most 2048");
   arguments.many(overrides, "key=value", "overrides of run-file keys");

@@ -52,10 +52,13 @@ struct ServeArguments {
              "a chat template in Jinja; default: that of the checkpoint");
     a.option(slots.slots, "--slots", "N", "number of texts generated in parallel");
     a.option(slots.context, "--context", "N", "tokens per text, prompt included; 0: the model's");
-    a.option(max_tokens, "--max-tokens", "N", "maximum number of new tokens per text; 0: the context");
-    a.option(engine.queue, "--queue", "N", "maximum number of texts that wait for a slot; further ones get status 429");
+    a.option(max_tokens, "--max-tokens", "N",
+             "maximum number of new tokens per text; 0: the context");
+    a.option(engine.queue, "--queue", "N",
+             "maximum number of texts that wait for a slot; further ones get status 429");
     a.option(engine.timeout_s, "--timeout", "SECONDS", "time limit of a request");
-    a.option(connections, "--connections", "N", "maximum number of connections; further ones get status 503");
+    a.option(connections, "--connections", "N",
+             "maximum number of connections; further ones get status 503");
     a.option(body_mib, "--body-limit", "MIB", "largest request body; larger ones get status 413");
     a.option(server.request_s, "--request-timeout", "SECONDS",
              "time limit for receiving a request; slower ones get status 408");

@@ -97,7 +97,7 @@ Curve read_curve(const Path& metrics, config::ObjectiveKind objective) {
     const double margins = is_softplus_of_margins(objective)
                                ? number(t, "rewards_margins") + 2 * c.losses.back()
                                : NAN;
-    // fmax() ignores NaN: the figures that a run does not have.
+    // NaN marks a figure that the run does not have; fmax() ignores it.
     c.sizes.push_back(std::fmax(std::abs(c.losses.back()), std::fmax(rewards, margins)));
   }
   return c;

@@ -130,8 +130,8 @@ void check_data(const Layout& l, const BatchSizes& batch) {
                 l.zero_group, l.expert > 1 ? " / expert" : "", copies, divisors(copies));
 }
 
-// L layers make at most L + 1 stages, of which one has the embedding or the head alone. Where the
-// layers of each chunk are given, they must add up.
+// L layers make at most L + 1 stages; the additional one holds only the embedding or the head. If
+// the layers of each chunk are given, they must add up.
 void check_pipeline(const model::ModelConfig& m, const Layout& l) {
   const int64_t chunks = l.pipeline * l.interleave;
   if (l.pipeline > m.all_layers() + 1)
@@ -142,7 +142,8 @@ void check_pipeline(const model::ModelConfig& m, const Layout& l) {
                 m.all_layers(), m.all_layers() + 1);
   if (l.interleave > 1 && l.pipeline_schedule != PipelineSchedule::kInterleaved1F1B)
     throw Error(
-        "layout.interleave = {} requires layout.pipeline_schedule: interleaved_1f1b. Set interleave "
+        "layout.interleave = {} requires layout.pipeline_schedule: interleaved_1f1b. Set "
+        "interleave "
         "to 1, or set that schedule.",
         l.interleave);
   if (l.stages.empty()) return;

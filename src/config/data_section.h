@@ -78,10 +78,11 @@ struct DataSection {
     visit("train", self.train, "datasets made by `tessera data build`, blended by weight");
     visit("stages", self.stages,
           "other blends later: each holds from that token of the run on, until the next one");
-    visit("size_exponent", self.size_exponent,
-          "exponent s of a dataset's size in its share, weight × tokens^s; 0: the weight alone (mT5 "
-          "uses 0.3)",
-          between(0, 1));
+    visit(
+        "size_exponent", self.size_exponent,
+        "exponent s of a dataset's size in its share, weight × tokens^s; 0: the weight alone (mT5 "
+        "uses 0.3)",
+        between(0, 1));
     visit("instructions", self.instructions,
           "instead of train: files of conversations or of prompts and answers (JSON Lines, or one "
           "JSON list per file)");
@@ -91,8 +92,9 @@ struct DataSection {
     visit("long_examples", self.long_examples, "instructions longer than a sample");
     visit("validation", self.validation,
           "datasets whose loss is measured, each separately (with data.instructions: JSON lines)");
-    visit("split", self.split,
-          "shares of train, validation and test within each dataset of data.train, such as 969,30,1");
+    visit(
+        "split", self.split,
+        "shares of train, validation and test within each dataset of data.train, such as 969,30,1");
     visit("sequence_length", self.sequence_length, "tokens per sample; 0: model.context",
           at_least(0));
     visit("target_length", self.target_length,

@@ -60,8 +60,8 @@ struct OptimizerSection {
   static void fields(auto& self, auto&& visit) {
     visit("kind", self.kind,
           "the update rule; the defaults below are adamw's (docs/optimizers.md)");
-    visit("learning_rate", self.learning_rate,
-          "peak learning rate, which the schedule scales", between(kTiny, kHuge));
+    visit("learning_rate", self.learning_rate, "peak learning rate, which the schedule scales",
+          between(kTiny, kHuge));
     visit("beta1", self.beta1, "decay of the first moment; sgd, adafactor: 0: no first moment",
           between(0, kBelowOne));
     visit("beta2", self.beta2, "decay of the second moment (docs/optimizers.md)",
@@ -69,8 +69,8 @@ struct OptimizerSection {
     visit("epsilon", self.epsilon,
           "added to the root of the second moment; adafactor: to squared gradients",
           between(kTiny, 1e6));
-    visit("weight_decay", self.weight_decay,
-          "weight decay, decoupled (sgd: added to the gradient)", between(0, 1e6));
+    visit("weight_decay", self.weight_decay, "weight decay, decoupled (sgd: added to the gradient)",
+          between(0, 1e6));
     visit("weight_decay_applies_to", self.weight_decay_applies_to,
           "matrices | all: all includes norms and biases");
     visit("clip_norm", self.clip_norm, "largest norm of the whole gradient; 0: no clipping",

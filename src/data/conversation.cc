@@ -357,7 +357,8 @@ ChatExample ConversationReader::read_alpaca(const Tree& line, std::string_view a
   return e;
 }
 
-// Returns true for several messages of which one is the prompt, a text under one of our keys.
+// Returns true if `answer` is a list of several messages, one of which repeats the text of the
+// prompt.
 bool ConversationReader::repeats_prompt(const Tree& line, std::string_view prompt,
                                         const Tree& answer) const {
   const Tree* own = find(line, prompt);

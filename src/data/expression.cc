@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kMostSets = 192, kMostNumbers = 250;
 // Steps of one match: a greedy run over the whole text needs one or two per character.
 constexpr uint32_t kMostSteps = 1'000'000, kStepsPerCharacter = 8;
-// The texts of a probe have kProbeCharacters of one or two classes, of which at most kProbedNumbers
+// The texts of a probe have kProbeCharacters of one or two classes; at most kProbedNumbers classes
 // are used. Published expressions need up to 30 steps per character.
 constexpr size_t kProbeCharacters = 512, kProbedNumbers = 24;
 constexpr size_t kProbeStepsPerCharacter = 120;

@@ -139,9 +139,9 @@ void read_scale_of_full_layers(const HfReader& rope, ModelConfig& m) {
   m.rope_scaling.truncate = true;
 }
 
-// Two rotary embeddings: of layers with a window, unscaled, and of the others. Files of
-// transformers 4 have the keys rope_local_base_freq, rope_theta and rope_scaling, those of 5 one
-// object for each kind of layer in rope_parameters.
+// Reads two rotary embeddings: one for layers with a window (unscaled), one for the other layers.
+// Files of transformers 4 have the keys rope_local_base_freq, rope_theta and rope_scaling; files of
+// transformers 5 have one object per kind of layer in rope_parameters.
 void read_both_rotaries(const HfReader& in, ModelConfig& m) {
   m.rope_theta = in.number("rope_theta", kGlobalBase, 1, 1e12);
   double local = in.number("rope_local_base_freq", kLocalBase, 1, 1e12);

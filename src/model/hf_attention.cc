@@ -90,7 +90,7 @@ void read_yarn(const HfReader& in, const HfReader& rope, ModelConfig& m) {
 std::vector<double> read_dividers(const HfReader& rope, const char* key, const ModelConfig& m) {
   const Tree* const list = rope.find(key);
   if (!list || !list->as_list())
-    rope.refuse(key, list ? "no list" : "absent", "rope_type longrope needs a list of numbers");
+    rope.refuse(key, list ? "not a list" : "absent", "rope_type longrope needs a list of numbers");
   const auto factors = rope.get<std::vector<double>>(key, {});
   if (std::ssize(factors) != rotated_dims(m) / 2)
     rope.refuse(key, fmt::format("a list of {}", factors.size()),
@@ -162,9 +162,10 @@ void read_rope_scaling(const HfReader& in, const HfReader& rope, RopeScalingSupp
                        ModelConfig& m) {
   for (const char* layers : {"full_attention", "sliding_attention"})
     if (rope.find(layers))
-      rope.refuse(layers, "given",
-                  "all layers of this family use the same RoPE parameters. Move the entries of this "
-                  "object one level up");
+      rope.refuse(
+          layers, "given",
+          "all layers of this family use the same RoPE parameters. Move the entries of this "
+          "object one level up");
   // Old files call the kind `type`, new ones `rope_type`.
   const auto old = rope.get<std::string>("type", "default");
   auto kind = rope.get<std::string>("rope_type", old);
@@ -219,8 +220,9 @@ void read_rotary(const HfReader& in, RotaryKeys keys, RopeScalingSupport support
   if (const int64_t turned = rotated_dims(m); turned % 2 != 0 || turned == 0)
     in.refuse(
         keys.share != nullptr ? keys.share : "head_dim", fmt::format("{}", m.rotary_pct),
-        fmt::format("RoPE rotates {} of {} dimensions of a head, expected an even number of 2 or more",
-                    turned, m.head_size()));
+        fmt::format(
+            "RoPE rotates {} of {} dimensions of a head, expected an even number of 2 or more",
+            turned, m.head_size()));
 }
 
 void write_rotary(const ModelConfig& m, Tree& out) {

@@ -34,7 +34,7 @@ struct Found {
 };
 
 // Returns the axes over which ranks hold the same bytes. A pipeline stage that has a value has all
-// of it, except for values of which every rank owns a shard.
+// of it, unless every rank owns a shard of the value.
 std::vector<AxisKind> copy_axes(const Mesh& mesh, const Sharding& place) {
   std::vector<AxisKind> axes;
   for (const AxisKind a : Enumerators<AxisKind>())

@@ -31,8 +31,8 @@ namespace tessera::train {
 namespace {
 
 // Indices of the programs; kRamp is the first one of the batch-size warm-up. The program of one
-// micro-batch for the gradient-noise scale is after those, and that of the reference model, where
-// it has one of its own, is the last (train/answer_sums.h).
+// micro-batch for the gradient-noise scale is after those; the reference model's program, if it is
+// a separate one, is last (train/answer_sums.h).
 constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;
 static_assert(kAnswersProgram == kValidate);
 

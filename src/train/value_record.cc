@@ -204,7 +204,7 @@ void ValueRecorder::record(const runtime::OpEvent& e, ValueId v, const TensorVie
   all_.records.push_back(std::move(r));
 }
 
-// Returns a view of all sequences of a value of which the op reads a chunk.
+// Returns a view of all sequences of a value that the op reads in chunks.
 TensorView ValueRecorder::all_of(const runtime::OpEvent& e, ValueId v,
                                  const TensorView& view) const {
   return view.shape == program_[v].local() ? view : runtime::whole_of(view, e.op.op->chunk);

@@ -450,7 +450,7 @@ constexpr Refused kRefused[] = {
          {"rope_type": "linear", "factor": 8.0}}})",
      "layers with a window use unscaled RoPE"},
     {R"({"model_type": "gemma3"})", "model_type is gemma3: this version reads"},
-    {R"({"model_type": "llama", "rope_scaling": 3})", "rope_scaling is no object"},
+    {R"({"model_type": "llama", "rope_scaling": 3})", "rope_scaling is not an object"},
     {R"({"model_type": "llama", "num_key_value_heads": 5})", "does not divide num_attention_heads"},
     {R"({"model_type": "gpt_neox", "head_dim": 64})", "head_dim is 64"},
     {R"({"model_type": "gpt_neox", "rotary_pct": 0})", "expected an even number of 2 or more"},

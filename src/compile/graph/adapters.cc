@@ -57,8 +57,8 @@ class TargetNames {
                        [&](const std::string& t) { return names(t, weight, matrix); });
   }
 
-  // Throws Error that lists the possible names if a target names none of `weights`, of which each
-  // has a list of matrices.
+  // Throws Error that lists the possible names if a target matches none of `weights` (weight name →
+  // names of its matrices).
   void require(const AdapterPolicy& policy,
                const std::map<std::string, std::vector<std::string>>& weights) const {
     std::vector<std::string> known;
@@ -319,7 +319,7 @@ class Choice {
     }
     return chosen;
   }
-  // Throws Error if a target names no weight for which of() was called.
+  // Throws Error if a target matches no weight that was passed to of().
   void require() const { targets_.require(policy_, weights_); }
 
  private:

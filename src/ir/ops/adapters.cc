@@ -13,7 +13,7 @@ Shape with(const Shape& s, int64_t dim, int64_t n) {
   return Shape(std::move(dims));
 }
 
-// CHECKs that `part` has the extents of `all` but for dimension `dim`, of which it has a range that
+// CHECKs that `part` has the extents of `all` except in dimension `dim`, where it is a range that
 // begins at `first`.
 void check_part(const Op& op, const Shape& all, const Shape& part, int64_t dim, int64_t first) {
   CHECK(dim < all.rank() && part.rank() == all.rank() && with(all, dim, 1) == with(part, dim, 1) &&
@@ -78,7 +78,7 @@ std::vector<OutputSpec> infer_scale_grad(const Op& op, const Inputs& in) {
   return {{".gradient", a.accum_dtype, in[2]->shape}};
 }
 
-constexpr char kPart = 'z';  // the label of the dimension of which an operand has a part
+constexpr char kPart = 'z';  // the label of a dimension that is a part in one operand
 
 // The labels of a value of the shape `all`, those of a value that has a part of its dimension
 // `dim`, and those that may be split: the cut dimension only where the part is all of it.

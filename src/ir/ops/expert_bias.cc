@@ -41,7 +41,8 @@ ShardingRule sharding(const Op&, ValueSpan) {
   return {{"btk", "btk", "eh"}, {"bth"}, "btkeh", {{1}, {2}}};
 }
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
-  // The gradient of the weights is linear in the bias, that of the bias in the weights.
+  // The gradient of the weights is linear in the bias, and the gradient of the bias is linear in
+  // the weights.
   if (op.as<ExpertBiasGrad>().frozen)
     return {{"btk", "btk", "eh", "bth"}, {"btk"}, "btkeh", {{3}, {2}}};
   return {{"btk", "btk", "eh", "bth"}, {"btk", "eh"}, "btkeh", {{3}, {1, 2}}};

@@ -34,13 +34,13 @@ struct OpRule;
 enum class Print : uint8_t {
   kUnlessDefault,
   kAlways,
-  kNever,  // the parser derives it (ir/relations.h)
+  kNever,  // the parser derives it (ir/names.h)
 };
 constexpr Print always_if(bool condition) {
   return condition ? Print::kAlways : Print::kUnlessDefault;
 }
 
-// Ranges that attributes of several ops have. What f32 arithmetic computes with is at most kHuge.
+// Ranges that attributes of several ops have. Operands of f32 arithmetic are at most kHuge.
 inline constexpr Range kFinite = between(-kHuge, kHuge);
 inline constexpr Range kNotNegative = between(0, kHuge);
 inline constexpr Range kFraction = between(0, kBelowOne);  // probabilities, decays of means

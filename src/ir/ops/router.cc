@@ -35,8 +35,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_grad(const Op&, const Inputs& in) {
-  CHECK(in.size() == 3 && in[1]->shape == in[2]->shape,
-        "route_grad expects scores, choice and dw");
+  CHECK(in.size() == 3 && in[1]->shape == in[2]->shape, "route_grad expects scores, choice and dw");
   return {{".gradient", DType::kF32, in[0]->shape}};
 }
 

@@ -64,8 +64,7 @@ std::vector<OutputSpec> infer_squares(const Op& op, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_adafactor(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 6,
-        "adafactor expects gradient, step, report, sums, factors and squares");
+  CHECK(in.size() == 6, "adafactor expects gradient, step, report, sums, factors and squares");
   const WeightUpdate& a = op.as<Adafactor>().update;
   return updated_state(a, in[0]->shape, moments_of(traits_of(OptimizerKind::kAdafactor), a));
 }
