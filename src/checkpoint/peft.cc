@@ -129,7 +129,7 @@ const SafetensorsEntry* checked_entry(const SafetensorsFile& file, const model::
 }
 
 // Adds adapters of a module of multi-token prediction, which transformers' models do not have. They
-// change nothing at first: B is zero, and A is that of the last layer.
+// change nothing at first: B is zero, and A is the A of the last layer.
 void add_initial(const model::AdapterModule& m, const std::vector<model::HfTensor>& tensors,
                  int64_t layers, StoredAdapters& out) {
   const std::string name = m.ours();
@@ -147,7 +147,7 @@ void add_initial(const model::AdapterModule& m, const std::vector<model::HfTenso
 // ---- Export
 
 // In models with experts, PEFT reads a target module with one of these names as all experts, even
-// if it is that of a dense or shared MLP. So their weights are given as target parameters.
+// if it belongs to a dense or shared MLP. So their weights are given as target parameters.
 bool is_read_as_experts(const std::vector<model::AdapterModule>& all, std::string_view module) {
   constexpr std::string_view kNames[] = {"gate_proj", "up_proj", "down_proj"};
   const std::string_view name = module.substr(module.rfind('.') + 1);

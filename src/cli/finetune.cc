@@ -51,7 +51,7 @@ std::string today() {
 }
 
 // Returns the date that an earlier call wrote to the run file, so that the same command resumes;
-// otherwise that of today.
+// otherwise today's date.
 std::string date_for(const Path& file) {
   if (!std::filesystem::exists(file)) return today();
   const Tree tree = parse_yaml(read_file(file), file.string());

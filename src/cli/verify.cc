@@ -250,8 +250,8 @@ class Verification {
                 many = read_curve(folder_ / "many" / "metrics.jsonl", objective);
     bool good = one.losses.size() == many.losses.size();
     for (size_t s = 0; s < std::min(one.losses.size(), many.losses.size()); ++s) {
-      // The errors of tokens, or of pairs of answers, have random signs, so that of a mean grows as
-      // there are fewer. Metrics have the sum of the tokens of all steps so far.
+      // The errors of tokens, or of pairs of answers, have random signs, so the error of a mean
+      // grows as there are fewer. Metrics have the sum of the tokens of all steps so far.
       const double terms = one.tokens[s] - (s > 0 ? one.tokens[s - 1] : 0);
       const double few = std::sqrt(std::max(1.0, kManyTokens / std::max(1.0, terms)));
       const bool loss =

@@ -18,7 +18,7 @@
 namespace tessera::data {
 namespace {
 
-// Roles that files use for those of chat templates.
+// Roles in files, each with its role in chat templates.
 constexpr std::array kRoles{
     std::pair{"human", "user"},        std::pair{"user", "user"},
     std::pair{"gpt", "assistant"},     std::pair{"assistant", "assistant"},

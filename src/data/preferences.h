@@ -61,7 +61,7 @@ class PreferenceData {
   void read_pair(int64_t pair, const SampleRow& row) const;
   // Sets the log-probabilities of all pairs under the reference model, [pairs, 2].
   void set_references(std::vector<double> references);
-  // Returns those of a pair, [2].
+  // Returns the log-probabilities of a pair under the reference model, [2].
   std::span<const double> references(int64_t pair) const;
   // Returns the margin of a pair, or for kExamples 1 for a desirable answer and 0 for another.
   double figure(int64_t pair) const { return figures_[pair]; }

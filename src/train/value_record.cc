@@ -3,7 +3,8 @@
 //
 // The difficulty is naming. A value must have the same key on every layout, although layouts differ
 // in sharding, conversions, recomputation and the order of sums. Conversions keep the key of their
-// input, recomputed values that of the original, and values without a counterpart are not recorded.
+// input, recomputed values the key of the original, and values without a counterpart are not
+// recorded.
 #include "train/value_record.h"
 
 #include <algorithm>

@@ -49,7 +49,7 @@ class TargetNames {
   }
 
   // Returns true if the policy has an adapter for a part of a weight, or for a weight that has no
-  // parts. `matrix` is the name of the weight without its suffix, followed by that of the part.
+  // parts. `matrix` is the name of the weight without its suffix, followed by the name of the part.
   bool is_target(const AdapterPolicy& policy, const std::string& weight,
                  const std::string& matrix) const {
     if (policy.targets.empty()) return !is_of_experts(matrix);
