@@ -38,7 +38,7 @@ constexpr float dynamic_center(int parts, int k, double power) {
 constexpr int64_t kMomentBlock = 64;  // moments that share a scale
 constexpr float kSmallestMomentScale = 0x1p-100f;
 
-// The codes of first moments, and those of second moments.
+// The codes of first moments, and the codes of second moments.
 enum class MomentCode : uint8_t { kSigned, kUnsigned };
 
 constexpr int kMomentSteps = 8;  // seven decades, and 1
@@ -51,7 +51,7 @@ struct MomentStep {
 };
 
 struct MomentTable {
-  // By code. The code of a magnitude is its number n, and that of its negative 256 - n.
+  // By code. The code of a magnitude is its number n, and the code of its negative is 256 - n.
   float values[256] = {};
   MomentStep steps[kMomentSteps] = {};
 };

@@ -131,7 +131,7 @@ std::string text_or_empty(const Tree* tree) {
 
 std::string_view kind_of(const Tree& value) {
   constexpr std::array<std::string_view, 7> kKinds{
-      "null", "a truth value", "an integer", "a number", "a text", "a list", "an object"};
+      "null", "true or false", "an integer", "a number", "a text", "a list", "an object"};
   return kKinds[value.value.index()];
 }
 

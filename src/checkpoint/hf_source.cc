@@ -121,7 +121,7 @@ std::vector<Match> match(const SafetensorsFolder& files, const model::ModelConfi
     else
       faults.push_back(name + ": not a tensor of this model");
   }
-  // Entries of one tensor of theirs follow each other, and have the same faults.
+  // Entries of one Hugging Face tensor follow each other, and have the same faults.
   faults.erase(std::unique(faults.begin(), faults.end()), faults.end());
   if (!faults.empty())
     throw Error(
@@ -154,7 +154,7 @@ CheckpointHeader header_of(const model::ModelConfig& model, const Tree& config,
   return header;
 }
 
-// Returns the part of a tensor of theirs that holds a part of ours.
+// Returns the part of a Hugging Face tensor that holds a part of our tensor.
 HfPiece piece_of(const Match& m, DType type) {
   const model::HfTensor& names = m.names;
   const int64_t n = names.view.elements();

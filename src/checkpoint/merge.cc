@@ -140,7 +140,7 @@ PartsOfWeights parts_of_weights(const model::ModelConfig& model) {
   PartsOfWeights parts;
   for (model::AdapterModule& m : model::adapter_modules(model)) {
     std::vector<model::AdapterModule>& of = parts[m.tensor.ours];
-    // Several tensors of theirs may be rows of one weight.
+    // Several Hugging Face tensors may be rows of one weight.
     if (of.empty() || !m.part.name.empty()) of.push_back(std::move(m));
   }
   return parts;

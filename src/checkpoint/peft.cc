@@ -88,7 +88,7 @@ std::string base_of(const Path& folder) {
   return is_given ? " (base_model_name_or_path is " + to_json(*base) + ")" : "";
 }
 
-// Copies the rows of a tensor of theirs to the box of ours that they are.
+// Copies the rows of a PEFT tensor to the box of our tensor that they fill.
 void put(const model::HfTensor& t, const SafetensorsFile& file, const SafetensorsEntry& entry,
          StoredAdapters::Tensor& to) {
   const int64_t n = t.view.elements(), size = size_of(*entry.dtype);
@@ -129,7 +129,7 @@ const SafetensorsEntry* checked_entry(const SafetensorsFile& file, const model::
 }
 
 // Adds adapters of a module of multi-token prediction, which transformers' models do not have. They
-// change nothing at first: B is zero, and A is that of the last layer.
+// change nothing at first: B is zero, and A is the A of the last layer.
 void add_initial(const model::AdapterModule& m, const std::vector<model::HfTensor>& tensors,
                  int64_t layers, StoredAdapters& out) {
   const std::string name = m.ours();
@@ -147,7 +147,7 @@ void add_initial(const model::AdapterModule& m, const std::vector<model::HfTenso
 // ---- Export
 
 // In models with experts, PEFT reads a target module with one of these names as all experts, even
-// if it is that of a dense or shared MLP. So their weights are given as target parameters.
+// if it belongs to a dense or shared MLP. So their weights are given as target parameters.
 bool is_read_as_experts(const std::vector<model::AdapterModule>& all, std::string_view module) {
   constexpr std::string_view kNames[] = {"gate_proj", "up_proj", "down_proj"};
   const std::string_view name = module.substr(module.rfind('.') + 1);
@@ -213,7 +213,7 @@ Tree config_of(const AdapterSettings& settings, const TargetLists& targets, cons
   return t;
 }
 
-// Fills the rows of a tensor of theirs.
+// Fills rows of a PEFT tensor from our tensor.
 void take(CheckpointReader& reader, const model::HfTensor& t, std::vector<float>& to) {
   const Shape part = t.part();
   std::vector<float> ours(part.elements());
@@ -226,7 +226,7 @@ void take(CheckpointReader& reader, const model::HfTensor& t, std::vector<float>
 // The tensors of an export, in memory.
 struct PeftTensors {
   std::map<std::string, StoredAdapters::Tensor> all;
-  std::map<std::string, std::string> source;  // the weight of ours that each A is
+  std::map<std::string, std::string> source;  // our weight for each PEFT tensor, by the PEFT name
 };
 
 void require_stored(const CheckpointReader& reader, const model::HfTensor& t) {
@@ -237,8 +237,8 @@ void require_stored(const CheckpointReader& reader, const model::HfTensor& t) {
                 to_string(t.shape));
 }
 
-// Adds the adapter of a module. PEFT has one A for a matrix, so two of ours that are rows of it
-// must have equal ones. The rows of B and of magnitudes are those of each.
+// Adds the adapter of a module. PEFT has one A per matrix. If several of our weights are rows of
+// one matrix, their A must be equal; each fills its own rows of B and of the magnitudes.
 void add_module(CheckpointReader& reader, const model::AdapterModule& m,
                 const WrappedExperts& experts, const AdapterSettings& settings, PeftTensors& out) {
   for (const model::HfTensor& t : tensors_of(m, experts, settings, reader.folder())) {

@@ -19,13 +19,13 @@ struct Unsupported {
 };
 constexpr Unsupported kUnsupported[] = {
     {"lora_bias", "Tessera's adapters have no biases"},
-    {"modules_to_save", "Tessera trains no other weights next to adapters"},
+    {"modules_to_save", "Tessera does not train other weights in addition to adapters"},
     {"rank_pattern", "Tessera's adapters have one rank"},
     {"alpha_pattern", "Tessera's adapters have one alpha"},
     {"layers_to_transform", "Tessera adapts all layers"},
     {"exclude_modules", "Tessera needs the modules with adapters in target_modules"},
-    {"trainable_token_indices", "Tessera trains no tokens next to adapters"},
-    {"layer_replication", "Tessera replicates no layers"},
+    {"trainable_token_indices", "Tessera does not train tokens in addition to adapters"},
+    {"layer_replication", "Tessera does not replicate layers"},
 };
 
 // Settings that are read, or that do not change what adapters compute.
@@ -87,7 +87,7 @@ void require_supported(const Tree& config, const std::string& source) {
     if (found != nullptr && !same) refuse(source, key, to_json(*found), why);
   };
   require("peft_type", "LORA", "Tessera reads LoRA adapters");
-  require("bias", "none", "Tessera trains no biases next to adapters");
+  require("bias", "none", "Tessera does not train biases in addition to adapters");
   const Tree* const initial = config.find("init_lora_weights");
   if (initial != nullptr && initial->as_string() &&
       std::find(std::begin(kPlainInitial), std::end(kPlainInitial), *initial->as_string()) ==

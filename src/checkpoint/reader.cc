@@ -86,7 +86,7 @@ void check_size(const Path& path, int64_t found, int64_t wanted) {
 struct CheckpointReader::UsedAdapters {
   std::shared_ptr<const StoredAdapters> adapters;
   std::vector<StoredTensor> tensors;  // sorted by name, without pieces
-  Tree config;                        // that of the header without them
+  Tree config;                        // the configuration in the header, without adapters
 };
 
 namespace {

@@ -37,15 +37,15 @@ Path adapter_folder(const std::string& value) {
 }  // namespace
 
 void add_adapter(Arguments& arguments, std::string& adapter) {
-  arguments.option(adapter, "--adapter", "FOLDER",
+  arguments.option(adapter, "--adapter", "DIR",
                    "LoRA adapters over the model: a PEFT folder, or a run trained with lora; none: "
                    "the model itself");
 }
 
 void add_adapters(Arguments& arguments, std::vector<std::string>& adapters) {
-  arguments.option(adapters, "--adapter", "FOLDER",
+  arguments.option(adapters, "--adapter", "DIR",
                    "LoRA adapters over the model: a PEFT folder, or a run trained with lora; none: "
-                   "the model itself; repeatable");
+                   "the model itself (repeatable)");
 }
 
 void check_adapter(const Arguments& arguments, const std::string& adapter) {

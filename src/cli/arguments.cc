@@ -105,7 +105,7 @@ struct Arguments::Parser {
         return read_number(given.back(), value);
       };
       app.add_option(name, read)->required(must);
-      if (has_default) text += fmt::format(" (default {})", value);
+      if (has_default && value >= 0) text += fmt::format(" (default {})", value);
       numbers.push_back({name, std::is_integral_v<T> ? "an integer (digits only)"
                                                      : "a number, such as 0.1 or 1e-3"});
     } else {

@@ -34,7 +34,8 @@ class Arguments {
   void many(std::vector<std::string>& values, const char* name, const char* help, int at_least = 0);
 
   // Declare an option. `name` is its spelling, such as "--to"; `of` names its value in the help.
-  // must = true: it is required. A list option may be repeated.
+  // must = true: it is required. A list option may be repeated. The help prints the default of
+  // `value`, unless it is a negative number, which means that the option is not given.
   void option(std::string& value, const char* name, const char* of, const char* help,
               bool must = false);
   void option(int64_t& value, const char* name, const char* of, const char* help,

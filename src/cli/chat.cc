@@ -43,9 +43,9 @@ namespace {
 constexpr std::array<std::string_view, 6> kCommands{"/reset", "/system", "/undo",
                                                     "/help",  "/quit",   "/exit"};
 constexpr const char* kHelp =
-    "/reset          forget the conversation\n"
-    "/system TEXT    set the system message and forget the conversation; without TEXT: none\n"
-    "/undo           forget the last message and its answer\n"
+    "/reset          clear the conversation\n"
+    "/system TEXT    set the system message and clear the conversation; without TEXT: none\n"
+    "/undo           remove the last message and its answer\n"
     "/help           show this list\n"
     "/quit           leave (also Ctrl-D); Ctrl-C stops an answer\n";
 
@@ -113,8 +113,8 @@ eval::TextRequest Conversation::request() const {
   const int64_t room = decoder_.context() - std::ssize(r.prompt);
   if (room < 1)
     throw Error(
-        "the conversation has {} tokens, but the model's context is {}. Forget it with /reset, or "
-        "the last message with /undo.",
+        "the conversation has {} tokens, but the model's context is {}. Clear it with /reset, or "
+        "remove the last message with /undo.",
         r.prompt.size(), decoder_.context());
   r.max_tokens = max_tokens > 0 ? std::min(max_tokens, room) : room;
   r.sampling = sampling;
@@ -234,7 +234,8 @@ int verb_chat(Args args) {
   a.option(system, "--system", "TEXT", "the system message");
   a.option(template_file, "--chat-template", "FILE",
            "a chat template in Jinja; default: that of the checkpoint");
-  a.option(max_tokens, "--max-tokens", "N", "most new tokens per answer; 0: the context");
+  a.option(max_tokens, "--max-tokens", "N",
+           "maximum number of new tokens per answer; 0: the context");
   a.option(context, "--context", "N", "tokens of the conversation; 0: the model's context");
   SamplingArguments sampling(a);
   a.option(seed, "--seed", "N", "random seed");

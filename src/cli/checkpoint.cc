@@ -291,13 +291,13 @@ int import_folder(Args args) {
   Arguments arguments("checkpoint import",
                       "Import a Hugging Face model of a supported family as a checkpoint.",
                       "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint");
-  arguments.option(from, "--from", "FOLDER",
+  arguments.option(from, "--from", "DIR",
                    "folder with config.json, safetensors, tokenizer.json (as by save_pretrained)",
                    true);
   arguments.option(out, "--out", "CHECKPOINT", "checkpoint to create", true);
   arguments.flag(without_tokenizer, "--without-tokenizer",
                  "import only the weights, for example if the tokenizer is not supported");
-  arguments.option(adapter, "--adapter", "FOLDER",
+  arguments.option(adapter, "--adapter", "DIR",
                    "PEFT folder of LoRA adapters to add; --from may then be a checkpoint, too");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
@@ -417,7 +417,7 @@ int export_folder(Args args) {
                       "Export the model of a checkpoint to a folder that transformers can load.",
                       "tessera checkpoint export runs/pythia-70m --to pythia-70m-hf");
   arguments.required(checkpoint, "CHECKPOINT", "a run directory or a checkpoint");
-  arguments.option(to, "--to", "FOLDER", "folder to create", true);
+  arguments.option(to, "--to", "DIR", "folder to create", true);
   arguments.option(dtype, "--dtype", "TYPE", "dtype of the stored weights: f32, bf16 or f16");
   add_weights(arguments, weights);
   arguments.option(max_file_bytes, "--max-file-bytes", "N", "maximum bytes per file");

@@ -230,7 +230,7 @@ void declare(Arguments& a, Choices& c) {
   a.option(c.timeline, "--timeline", "text|svg", "timeline of the pipeline, as text or SVG");
   a.flag(c.check, "--check", "verify the program: data flow, races, deadlocks");
   a.option(c.texts, "--check-text", "FILE",
-           "verify a program that --text printed; repeat it for each stage of a pipeline");
+           "verify a program that --text printed (repeatable, one per pipeline stage)");
   a.option(c.after, "--after", "PASS", "text of the graph or program after this pass");
   a.flag(c.timings, "--timings", "compile time of each pass");
   a.flag(c.passes, "--passes", "table of all passes in their order, in Markdown");

@@ -179,7 +179,7 @@ void list_tasks(const std::string& folder, bool json) {
   if (json)
     fmt::print("{}\n", to_json(root));
   else
-    fmt::print("Examples are looked for in {}; --data FOLDER and ${} name others.\n", shown,
+    fmt::print("Examples are looked for in {}; --data DIR and ${} name others.\n", shown,
                eval::kDataFolderVariable);
 }
 
@@ -256,10 +256,10 @@ void require_logits_files(const std::string& logits, const std::string& tokens,
 void declare_data(Arguments& a, EvalDataOptions& data) {
   a.many(data.sets, "PREFIX", "datasets of `tessera data build`");
   a.option(data.texts, "--text", "FILE",
-           "text, JSON Lines or Parquet to compute the loss on; repeatable");
+           "text, JSON Lines or Parquet to compute the loss on (repeatable)");
   a.option(data.key, "--key", "KEY", "key of the text in the lines of --text");
   a.option(data.instructions, "--instructions", "FILE",
-           "instructions or conversations, loss on the responses; repeatable");
+           "instructions or conversations, loss on the responses (repeatable)");
   a.option(data.form, "--template", "TEXT", "template of --instructions, if not the checkpoint's");
   a.option(data.long_examples, "--long-examples", "HOW",
            "instructions or pairs longer than a sample: error, skip or truncate");
@@ -272,8 +272,8 @@ void declare_data(Arguments& a, EvalDataOptions& data) {
 
 void declare_preferences(Arguments& a, EvalPreferencesOptions& preferences) {
   a.option(preferences.files, "--preferences", "FILE",
-           "pairs of answers, for a checkpoint of a preference objective or a reward model; "
-           "repeatable");
+           "pairs of answers, for a checkpoint of a preference objective or a reward model "
+           "(repeatable)");
   a.option(preferences.reference, "--reference", "CHECKPOINT",
            "reference model of dpo, ipo and kto, if the run directory has no log-probabilities of "
            "these answers");
@@ -282,10 +282,11 @@ void declare_preferences(Arguments& a, EvalPreferencesOptions& preferences) {
 }
 
 void declare_tasks(Arguments& a, EvalCommand& c) {
-  a.option(c.tasks.files, "--task", "NAME,…",
-           "tasks by name, or task files (docs/evaluation.md); `list` shows the names; repeatable");
-  a.option(c.tasks.folder, "--data", "FOLDER", "folder of the tasks' examples");
-  a.option(c.tasks.shots, "--shots", "N", "few-shot examples; -1: the task's number");
+  a.option(
+      c.tasks.files, "--task", "NAME,…",
+      "tasks by name, or task files (docs/evaluation.md); `list` shows the names (repeatable)");
+  a.option(c.tasks.folder, "--data", "DIR", "folder of the tasks' examples");
+  a.option(c.tasks.shots, "--shots", "N", "few-shot examples (default: the task's own number)");
   a.option(c.tasks.examples, "--limit", "N", "first N examples of each task; 0: all");
   a.option(c.examples_file, "--examples", "FILE", "JSON Lines file for the result of each example");
 }
@@ -350,7 +351,7 @@ void check_command(const EvalCommand& c, const Arguments& a) {
     throw UsageError("eval: --logits writes the logits with one --adapter, but {} were given.",
                      c.adapters.size());
   if (read_rank_info().ranks > 1 && !c.logits_file.empty())
-    throw UsageError("eval: --logits is for one rank. Start it without mpirun.");
+    throw UsageError("eval: --logits requires one rank. Start it without mpirun.");
 }
 
 void evaluate(const EvalCommand& c) {

@@ -216,9 +216,9 @@ void PreferenceScorer::read_references() {
                 o_.reference, name_of_entry(model.family));
   if (!data::means_the_same(*tokenizer_of(reader), *tokenizer_))
     throw Error(
-        "--reference {}: its tokenizer gives other tokens than that of {}, so its "
+        "--reference {}: its tokenizer gives other tokens than the tokenizer of {}, so its "
         "log-probabilities "
-        "are those of other texts. Give the weights that the run started from.",
+        "belong to other texts. Give the weights that the run started from.",
         o_.reference, reader_.folder().string());
   for (const auto& data : sets_) data->require_vocabulary(model.padded_vocabulary());
   PairModel reference(reader, terms_, model, length_, options_);

@@ -51,7 +51,7 @@ std::string today() {
 }
 
 // Returns the date that an earlier call wrote to the run file, so that the same command resumes;
-// otherwise that of today.
+// otherwise today's date.
 std::string date_for(const Path& file) {
   if (!std::filesystem::exists(file)) return today();
   const Tree tree = parse_yaml(read_file(file), file.string());
@@ -207,20 +207,21 @@ int verb_finetune(Args args) {
       "command resumes. A step has 16 rows, or fewer so that an epoch has about four steps. "
       "Examples that are longer than a row are skipped (data.long_examples=skip).",
       "tessera finetune --from hf-folder --data chat.jsonl --out runs/tuned");
-  arguments.option(f.from, "--from", "FOLDER", "the model: a Hugging Face folder or a checkpoint",
+  arguments.option(f.from, "--from", "DIR", "the model: a Hugging Face folder or a checkpoint",
                    true);
-  arguments.option(f.data, "--data", "FILE",
-                   "conversations or pairs of answers (repeat for more files)", true);
+  arguments.option(f.data, "--data", "FILE", "conversations or pairs of answers (repeatable)",
+                   true);
   arguments.option(f.out, "--out", "DIR", "the run directory", true);
   arguments.option(f.validation, "--validation", "FILE",
                    "data of the same form to measure the loss on");
   arguments.option(f.epochs, "--epochs", "N", "passes over the data");
   arguments.option(f.lora, "--lora", "RANK", "train LoRA adapters of this rank; 0: all weights");
-  arguments.option(f.learning_rate, "--learning-rate", "X",
-                   "peak learning rate; default: 2e-5, or 1e-6 with dpo, ipo, orpo, kto and simpo; "
-                   "for adapters ten times that");
+  arguments.option(
+      f.learning_rate, "--learning-rate", "X",
+      "peak learning rate; 0: 2e-5, 1e-6 with dpo, ipo, orpo, kto and simpo, ten times "
+      "that for adapters");
   arguments.option(f.sequence_length, "--sequence-length", "T",
-                   "tokens per row; default: the model's context, at most 2048");
+                   "tokens per row; 0: the model's context, at most 2048");
   arguments.many(overrides, "key=value", "overrides of run-file keys");
   if (!arguments.parse(args)) return 0;
   check_options(f, arguments);

@@ -203,7 +203,8 @@ std::deque<Output> outputs_of(const data::Tokenizer& tokenizer, const Settings& 
   return outputs;
 }
 
-// Returns what is wrong with a text of a prompts file, or "". Throws Error for that of --prompt.
+// Returns the error of a prompt from a file, or "" if it is valid. Throws Error instead for
+// --prompt.
 std::string problem_of(Output& o, const Settings& s, const eval::BatchDecoder& decoder) {
   try {
     eval::validate(request_of(o, s), decoder);
@@ -313,13 +314,14 @@ void declare(Arguments& a, GenerateCommand& c) {
   a.option(c.file, "--prompts", "FILE",
            "a prompt per line: text, or JSON objects with \"prompt\"; prints JSON Lines");
   a.option(s.max_tokens, "--max-tokens", "N", "maximum number of new tokens");
-  a.option(s.min_tokens, "--min-tokens", "N", "new tokens before which no end token is chosen");
+  a.option(s.min_tokens, "--min-tokens", "N",
+           "minimum number of new tokens before the text may end");
   a.option(s.samples, "--samples", "N", "texts per prompt; more than one prints JSON Lines");
   a.option(c.seed, "--seed", "N", "random seed");
-  a.option(s.stops, "--stop", "TEXT", "end the output before this text; may be repeated");
+  a.option(s.stops, "--stop", "TEXT", "end the output before this text (repeatable)");
   a.option(s.probabilities, "--log-probabilities", "N",
            "print the log-probability of each token and of the N most probable ones");
-  a.option(c.batch, "--batch", "N", "texts that are written at once");
+  a.option(c.batch, "--batch", "N", "number of texts generated in parallel");
   add_adapter(a, c.adapter);
   add_weights(a, c.weights);
   add_layout(a, c.layout);

@@ -52,14 +52,15 @@ bool read_arguments(Args args, LaunchArguments& l) {
            "delay before the first restart; doubles after each failure");
   a.option(l.heartbeat_timeout_s, "--heartbeat-timeout", "SECONDS",
            "heartbeat timeout, after which a rank counts as failed");
-  a.option(l.launcher, "--launcher", "mpirun|srun", "launcher; auto: srun inside a SLURM job");
+  a.option(l.launcher, "--launcher", "auto|mpirun|srun", "launcher; auto: srun inside a SLURM job");
   a.option(l.mpi, "--mpi", "pmix|pmi2", "process management interface for srun");
   a.option(l.launcher_args, "--launcher-args", "ARGUMENTS",
            "further arguments for mpirun or srun, in one text");
   a.option(l.address, "--address", "ADDRESSES", "addresses of this host for the ranks");
-  a.option(l.log_dir, "--log-dir", "FOLDER",
+  a.option(l.log_dir, "--log-dir", "DIR",
            "directory for the output of each rank, one file per rank");
-  a.option(l.program, "--program", "TEXT", "program of each rank instead of `tessera train`");
+  a.option(l.program, "--program", "COMMAND",
+           "command to run on each rank instead of `tessera train`");
   a.json(l.json);
   if (!a.parse(args)) return false;
   constexpr int64_t kMostRanks = 1 << 20;
@@ -68,7 +69,7 @@ bool read_arguments(Args args, LaunchArguments& l) {
   if (l.on_failure != "stop" && l.on_failure != "smaller")
     throw UsageError("launch: --on-failure {}: expected stop or smaller", l.on_failure);
   if (l.launcher != "auto" && l.launcher != "mpirun" && l.launcher != "srun")
-    throw UsageError("launch: --launcher {}: expected mpirun or srun", l.launcher);
+    throw UsageError("launch: --launcher {}: expected auto, mpirun or srun", l.launcher);
   return true;
 }
 

@@ -30,8 +30,9 @@ SamplingArguments::SamplingArguments(Arguments& a) {
   kernels::Sampling& s = options_.choice;
   a.option(s.temperature, "--temperature", "X", "sampling temperature; 0: the most probable token");
   a.option(s.top_k, "--top-k", "K", "sample from the K most probable; 0: all");
-  a.option(s.top_p, "--top-p", "P",
-           "sample from the most probable tokens whose probabilities sum to P");
+  a.option(
+      s.top_p, "--top-p", "P",
+      "sample from the smallest set of most probable tokens whose probabilities sum to at least P");
   a.option(s.min_p, "--min-p", "P",
            "sample from the tokens with at least P times the largest probability; 0: all");
   a.option(options_.repetition_penalty, "--repetition-penalty", "R",
@@ -40,7 +41,7 @@ SamplingArguments::SamplingArguments(Arguments& a) {
            "subtract F from a logit for each time that the output has the token");
   a.option(options_.presence_penalty, "--presence-penalty", "F",
            "subtract F from the logits of tokens that the output has");
-  a.option(biases_, "--logit-bias", "ID=X", "add X to the logit of a token; may be repeated");
+  a.option(biases_, "--logit-bias", "ID=X", "add X to the logit of a token (repeatable)");
 }
 
 eval::SamplingOptions SamplingArguments::options() const {

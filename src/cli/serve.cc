@@ -50,15 +50,18 @@ struct ServeArguments {
     a.option(key_file, "--api-key-file", "FILE", "require this key in requests");
     a.option(template_file, "--chat-template", "FILE",
              "a chat template in Jinja; default: that of the checkpoint");
-    a.option(slots.slots, "--slots", "N", "texts that are generated at once");
+    a.option(slots.slots, "--slots", "N", "number of texts generated in parallel");
     a.option(slots.context, "--context", "N", "tokens per text, prompt included; 0: the model's");
-    a.option(max_tokens, "--max-tokens", "N", "most new tokens per text; 0: the context");
-    a.option(engine.queue, "--queue", "N", "texts that wait for a slot; more get status 429");
-    a.option(engine.timeout_s, "--timeout", "SECONDS", "longest time of a request");
-    a.option(connections, "--connections", "N", "most connections; more get status 503");
+    a.option(max_tokens, "--max-tokens", "N",
+             "maximum number of new tokens per text; 0: the context");
+    a.option(engine.queue, "--queue", "N",
+             "maximum number of texts that wait for a slot; further ones get status 429");
+    a.option(engine.timeout_s, "--timeout", "SECONDS", "time limit of a request");
+    a.option(connections, "--connections", "N",
+             "maximum number of connections; further ones get status 503");
     a.option(body_mib, "--body-limit", "MIB", "largest request body; larger ones get status 413");
     a.option(server.request_s, "--request-timeout", "SECONDS",
-             "longest time to receive a request; slower ones get status 408");
+             "time limit for receiving a request; slower ones get status 408");
     a.option(drain_s, "--drain", "SECONDS", "time to complete texts after a signal");
   }
 

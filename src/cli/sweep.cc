@@ -68,14 +68,14 @@ bool read_arguments(Args args, SweepArguments& s) {
     throw UsageError("sweep --method {}: expected random or grid.", s.method);
   const bool grid = s.method == "grid";
   if (a.given(grid ? "--trials" : "--points"))
-    throw UsageError("sweep {}: is for --method {}.", grid ? "--trials" : "--points",
+    throw UsageError("sweep {} requires --method {}.", grid ? "--trials" : "--points",
                      grid ? "random" : "grid");
   in_range("--trials", s.trials, 1, kMostTrials);
   in_range("--points", s.points, 1, kMostTrials);
   in_range("--halving", s.halving.eta, 1, kMostHalving);
   in_range("--finalists", s.halving.finalists, 1, kMostTrials);
   if (s.halving.eta == 1 && a.given("--finalists"))
-    throw UsageError("sweep --finalists: is for --halving of 2 or more.");
+    throw UsageError("sweep --finalists requires --halving of 2 or more.");
   in_range("--jobs", s.jobs, 0, kMostTrials);
   in_range("-n", s.ranks, 1, kMostTrials);
   in_range("--seed", s.seed, 0, int64_t{1} << 53);

@@ -97,7 +97,7 @@ Curve read_curve(const Path& metrics, config::ObjectiveKind objective) {
     const double margins = is_softplus_of_margins(objective)
                                ? number(t, "rewards_margins") + 2 * c.losses.back()
                                : NAN;
-    // fmax() ignores NaN: the figures that a run does not have.
+    // NaN marks a figure that the run does not have; fmax() ignores it.
     c.sizes.push_back(std::fmax(std::abs(c.losses.back()), std::fmax(rewards, margins)));
   }
   return c;
@@ -250,8 +250,8 @@ class Verification {
                 many = read_curve(folder_ / "many" / "metrics.jsonl", objective);
     bool good = one.losses.size() == many.losses.size();
     for (size_t s = 0; s < std::min(one.losses.size(), many.losses.size()); ++s) {
-      // The errors of tokens, or of pairs of answers, have random signs, so that of a mean grows as
-      // there are fewer. Metrics have the sum of the tokens of all steps so far.
+      // The errors of tokens, or of pairs of answers, have random signs, so the error of a mean
+      // grows as there are fewer. Metrics have the sum of the tokens of all steps so far.
       const double terms = one.tokens[s] - (s > 0 ? one.tokens[s - 1] : 0);
       const double few = std::sqrt(std::max(1.0, kManyTokens / std::max(1.0, terms)));
       const bool loss =

@@ -41,8 +41,8 @@ int as_int(int64_t n) {
   return static_cast<int>(n);
 }
 
-// A FIFO of transfers. Their steps form one numbered sequence, of which [finished_, started_) are
-// in flight:
+// A FIFO of transfers. Their steps form one numbered sequence. Steps [finished_, started_) are in
+// flight:
 //
 //   transfer A: steps 0 … 4      transfer B: steps 5 … 9
 //   0  1  2 | 3  4  5  6 | 7  8  9

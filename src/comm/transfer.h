@@ -36,7 +36,7 @@ struct Step {
 };
 
 // A collective, or one message between two ranks, as steps. The steps of all transfers of a queue
-// form one sequence, of which at most kStepsInFlight are in flight. A step is in flight from the
+// form one sequence; at most kStepsInFlight steps are in flight. A step is in flight from the
 // start of its messages until all of them are complete and finish(step) has run. Steps finish in
 // order.
 struct Transfer {

@@ -22,7 +22,7 @@ Program compile(const CompileRequest& request, const Target& target);
 std::vector<Program> compile_stages(const CompileRequest& request, const Target& target);
 
 // Returns the requests of the run's steps with fewer micro-batches: those of warmup_microbatches,
-// then that of measures_noise. Their programs share the arena with that of the full step. They may
+// then that of measures_noise. Their programs share the arena of the full step. They may
 // need more bytes, because their buffers are packed differently.
 std::vector<CompileRequest> smaller_steps(const CompileRequest& request);
 

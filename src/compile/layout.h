@@ -73,8 +73,10 @@ struct Layout {
           "experts)");
     visit("zero_reduce", self.zero_reduce,
           "last | each: gradients are reduced after the last micro-batch (zero 0 and 1) or each");
-    visit("overlap", self.overlap,
-          "calls by which gathers, receives, reductions and sends may move; 0: none");
+    visit(
+        "overlap", self.overlap,
+        "maximum number of compute calls past which gathers, receives, reductions and sends may be "
+        "moved; 0: none");
     visit("recompute", self.recompute,
           "none | selective | full | full:N (the first N layers of a stage)");
     visit("offload", self.offload,

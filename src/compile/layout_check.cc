@@ -80,7 +80,7 @@ void check_context(const model::ModelConfig& m, const Layout& l, const BatchSize
         ring_block(l, batch.tokens));
   if (l.context_balance && by_heads)
     throw Error(
-        "layout.context_balance = true is for layout.context_method = gather and ring: with heads "
+        "layout.context_balance = true requires layout.context_method = gather or ring: with heads "
         "every rank has the same work. Remove it.");
   if (l.context_balance && batch.tokens % (2 * l.context) != 0)
     throw Error(
@@ -130,8 +130,8 @@ void check_data(const Layout& l, const BatchSizes& batch) {
                 l.zero_group, l.expert > 1 ? " / expert" : "", copies, divisors(copies));
 }
 
-// L layers make at most L + 1 stages, of which one has the embedding or the head alone. Where the
-// layers of each chunk are given, they must add up.
+// L layers make at most L + 1 stages; the additional one holds only the embedding or the head. If
+// the layers of each chunk are given, they must add up.
 void check_pipeline(const model::ModelConfig& m, const Layout& l) {
   const int64_t chunks = l.pipeline * l.interleave;
   if (l.pipeline > m.all_layers() + 1)
@@ -142,9 +142,9 @@ void check_pipeline(const model::ModelConfig& m, const Layout& l) {
                 m.all_layers(), m.all_layers() + 1);
   if (l.interleave > 1 && l.pipeline_schedule != PipelineSchedule::kInterleaved1F1B)
     throw Error(
-        "layout.interleave = {} is for pipeline_schedule: interleaved_1f1b. Set interleave to 1, "
-        "or "
-        "that schedule.",
+        "layout.interleave = {} requires layout.pipeline_schedule: interleaved_1f1b. Set "
+        "interleave "
+        "to 1, or set that schedule.",
         l.interleave);
   if (l.stages.empty()) return;
   if (std::ssize(l.stages) != chunks)

@@ -71,7 +71,7 @@ void read_sources(const Tree& tree, const SourceLocation& place, std::string_vie
     } else {
       read_members(e, place, wanted, f);
     }
-    if (f.prefix.empty()) throw Error("{}: {}: a data set has no prefix", here.at, place.path);
+    if (f.prefix.empty()) throw Error("{}: {}: a dataset has no prefix", here.at, place.path);
     take(f, here);
   }
 }
@@ -128,7 +128,7 @@ void check_pairs(const DataSection& d, const model::ModelConfig& model, KeyError
   if (d.form.empty())
     return errors.add(
         "data.template",
-        "is not given, but chat templates are for decoders and family {} has an "
+        "is not given, but chat templates require a decoder-only model and family {} has an "
         "encoder. Expected a text such as 'Question: {{prompt}}\nAnswer: {{response}}'.",
         name_of_entry(model.family));
   if (d.target_length == 0)
@@ -143,11 +143,12 @@ void check_pairs(const DataSection& d, const model::ModelConfig& model, KeyError
 // length determines the number of target tokens.
 void check_spans(const DataSection& d, const model::ModelConfig& model, KeyErrors& errors) {
   if (!d.instructions.empty())
-    errors.add("data.objective", "= span_corruption is for data.train, not for instructions.");
+    errors.add("data.objective",
+               "= span_corruption requires data.train instead of data.instructions.");
   if (model.encoder_layers == 0)
     return errors.add(
         "data.objective",
-        "= span_corruption needs an encoder, which family {} has not. Use next_token.",
+        "= span_corruption needs an encoder, but family {} has no encoder. Use next_token.",
         name_of_entry(model.family));
   try {
     const int64_t targets =
@@ -178,7 +179,8 @@ void check_objective(const DataSection& d, const model::ModelConfig& model, KeyE
                "depend on the longest document.",
                model.rope_scaling.original_max_position_embeddings);
   else if (d.intra_document_masking && spans)
-    errors.add("data.intra_document_masking", "is for next tokens, not for span_corruption.");
+    errors.add("data.intra_document_masking",
+               "is supported only with data.objective = next_token, not with span_corruption.");
   if (!encodes && d.target_length > 0)
     errors.add("data.target_length", "= {}, but family {} has no encoder.", d.target_length,
                name_of_entry(model.family));
@@ -241,8 +243,9 @@ void read_value(const Tree& tree, std::vector<ValidationSource>& value,
         if (f.name.empty()) f.name = Path(f.prefix).filename().string();
         for (const ValidationSource& other : value)
           if (other.name == f.name)
-            throw Error("{}: {}: two sets have the name '{}'. Give one as {{name: …, prefix: {}}}.",
-                        here.at, place.path, f.name, f.prefix);
+            throw Error(
+                "{}: {}: two datasets have the name '{}'. Give one as {{name: …, prefix: {}}}.",
+                here.at, place.path, f.name, f.prefix);
         value.push_back({f.name, f.prefix});
       });
 }
@@ -284,7 +287,7 @@ Tree write_value(const std::vector<ValidationSource>& x) {
 void check(const DataSection& d, DataUse use, const RunConfig& run, KeyErrors& errors) {
   if (use == DataUse::kRead && d.train.empty() && d.instructions.empty())
     errors.add("data.train",
-               "is not given. Build a data set with `tessera data build` and name it.");
+               "is not given. Build a dataset with `tessera data build` and name it.");
   check_weights("data.train", d.train, errors);
   check_stages(d, errors);
   check_instructions(d, errors);

@@ -13,7 +13,7 @@ namespace tessera::config {
 enum class Objective : uint8_t { kNextToken, kSpanCorruption };
 constexpr const char* enum_names(Objective) { return "next_token|span_corruption"; }
 
-// One data set of the training blend; a run file may give the prefix only.
+// One dataset of the training blend; a run file may give the prefix only.
 struct DataSource {
   std::string prefix;  // PREFIX.bin and PREFIX.idx
   double weight = 1;   // share of the samples, relative to the other weights
@@ -27,7 +27,7 @@ struct BlendStageConfig {
   bool operator==(const BlendStageConfig&) const = default;
 };
 
-// One validation set; without a name it has that of its file.
+// One validation dataset. Its default name is the name of its file.
 struct ValidationSource {
   std::string name, prefix;
   bool operator==(const ValidationSource&) const = default;
@@ -74,13 +74,15 @@ struct DataSection {
 
   static void fields(auto& self, auto&& visit) {
     visit("tokenizer", self.tokenizer,
-          "a tokenizer.json or SentencePiece model; it travels inside the checkpoints");
-    visit("train", self.train, "data sets made by `tessera data build`, blended by weight");
+          "a tokenizer.json or SentencePiece model; a copy is stored in each checkpoint");
+    visit("train", self.train, "datasets made by `tessera data build`, blended by weight");
     visit("stages", self.stages,
           "other blends later: each holds from that token of the run on, until the next one");
-    visit("size_exponent", self.size_exponent,
-          "a set's share is weight x (its tokens)^this; 0: weight alone; mT5's languages: 0.3",
-          between(0, 1));
+    visit(
+        "size_exponent", self.size_exponent,
+        "exponent s of a dataset's size in its share, weight × tokens^s; 0: the weight alone (mT5 "
+        "uses 0.3)",
+        between(0, 1));
     visit("instructions", self.instructions,
           "instead of train: files of conversations or of prompts and answers (JSON Lines, or one "
           "JSON list per file)");
@@ -90,8 +92,9 @@ struct DataSection {
     visit("long_examples", self.long_examples, "instructions longer than a sample");
     visit("validation", self.validation,
           "datasets whose loss is measured, each separately (with data.instructions: JSON lines)");
-    visit("split", self.split,
-          "shares of train, validation and test within each set of data.train, such as 969,30,1");
+    visit(
+        "split", self.split,
+        "shares of train, validation and test within each dataset of data.train, such as 969,30,1");
     visit("sequence_length", self.sequence_length, "tokens per sample; 0: model.context",
           at_least(0));
     visit("target_length", self.target_length,
@@ -108,7 +111,7 @@ struct DataSection {
     visit("mean_span", self.mean_span, "span_corruption: mean number of tokens per span",
           between(1, 1e6));
     visit("allow_foreign_tokenizer", self.allow_foreign_tokenizer,
-          "read data sets that were built with a tokenizer whose ids stand for other texts");
+          "read datasets that were built with a tokenizer whose ids stand for other texts");
   }
 };
 

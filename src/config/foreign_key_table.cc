@@ -262,7 +262,7 @@ constexpr ForeignKey kKeys[] = {
     {"qk_pos_emb_head_dim", kMegatron, "model.latent.rope_width"},
     {"v_head_dim", "Megatron-LM, Hugging Face config.json", "model.latent.value_width"},
     {"multi_latent_attention", kMegatron, "model.latent.key_value_rank",
-     "choose a family that has it, as deepseek_v3"},
+     "choose a family that has it, such as deepseek_v3"},
     {"hidden_dropout", kMegatron, "model.dropout"},
     {"attention_dropout", "Megatron-LM, Hugging Face config.json", "model.attention_dropout"},
     {"init_method_std", kMegatron, "model.init_std"},

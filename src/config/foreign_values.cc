@@ -3,7 +3,7 @@
 // Megatron-LM.
 //
 // Values are compared in lower case with '-' as '_', so bf16-mixed and BF16_Mixed are one entry.
-// The advice names a key and a value of ours, with their difference if they are not the same: a
+// The advice names one of our keys and a value, and states the difference if there is one: a
 // user who copies it should get what the other program would have done, or read what differs.
 #include "config/foreign_keys.h"
 

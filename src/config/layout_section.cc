@@ -72,7 +72,7 @@ std::vector<std::pair<std::string, OptimizerKind>> optimizer_kinds(const RunConf
   return kinds;
 }
 
-// The rules of widths are for updates whose size does not depend on that of the gradient.
+// muP's rules require updates whose size does not depend on the size of the gradient.
 void check_mup(const RunConfig& run, KeyErrors& errors) {
   if (run.model.mup.base == 0) return;
   for (const auto& [key, kind] : optimizer_kinds(run))
@@ -83,8 +83,8 @@ void check_mup(const RunConfig& run, KeyErrors& errors) {
                         run.model.mup.base, key, name_of_entry(kind));
 }
 
-// Adafactor's factors are laid out by the GEMMs of a program, and the program that validates lacks
-// those of the modules.
+// Adafactor's factors are laid out by the GEMMs of a program, and the validation program does not
+// contain the modules' GEMMs.
 void check_mtp(const RunConfig& run, KeyErrors& errors) {
   if (run.model.mtp_depth == 0) return;
   for (const auto& [key, kind] : optimizer_kinds(run))

@@ -14,7 +14,8 @@ bool is_sum(Kind kind) { return kind == Kind::kDpo || kind == Kind::kKto; }
 void check_own_keys(const ObjectiveSection& o, const RunConfig& run, KeyErrors& errors) {
   const auto only = [&](const char* key, bool given, bool fits, const char* kinds) {
     if (given && !fits)
-      errors.add(key, "is given, but objective.kind = {} does not use it. It is for {}.",
+      errors.add(key,
+                 "is given, but objective.kind = {} does not use it. It is supported only with {}.",
                  name_of_entry(o.kind), kinds);
   };
   const auto given = [&](const char* key) { return run.places.contains(key); };
@@ -41,7 +42,7 @@ void check_own_keys(const ObjectiveSection& o, const RunConfig& run, KeyErrors& 
            run.lora.kind == compile::AdapterKind::kDora)
     errors.add(
         "objective.reference",
-        "= adapters_off is for lora.kind = lora: the magnitudes of dora replace the norms of "
+        "= adapters_off requires lora.kind = lora: the magnitudes of dora replace the norms of "
         "the weights. Use precomputed.");
 }
 
@@ -49,7 +50,8 @@ void check_data(const ObjectiveSection& o, const RunConfig& run, KeyErrors& erro
   const std::string kind(name_of_entry(o.kind));
   const DataSection& d = run.data;
   if (run.model.encoder_layers > 0)
-    return errors.add("objective.kind", "= {} is for decoders, but family {} has an encoder.", kind,
+    return errors.add("objective.kind",
+                      "= {} requires a decoder-only model, but family {} has an encoder.", kind,
                       name_of_entry(run.model.family));
   if (!d.train.empty() || !d.stages.empty())
     errors.add("objective.kind",
@@ -57,8 +59,8 @@ void check_data(const ObjectiveSection& o, const RunConfig& run, KeyErrors& erro
                "data.train.",
                kind);
   if (!d.form.empty())
-    errors.add("data.template", "is for objective.kind = sft, but it is {}. Use the chat template.",
-               kind);
+    errors.add("data.template",
+               "requires objective.kind = sft, but it is {}. Use the chat template.", kind);
   if (!d.intra_document_masking)
     errors.add("data.intra_document_masking",
                "= false, but with objective.kind = {} a row has both answers of a pair, which must "

@@ -60,7 +60,7 @@ struct OptimizerSection {
   static void fields(auto& self, auto&& visit) {
     visit("kind", self.kind,
           "the update rule; the defaults below are adamw's (docs/optimizers.md)");
-    visit("learning_rate", self.learning_rate, "the peak, which the schedule scales",
+    visit("learning_rate", self.learning_rate, "peak learning rate, which the schedule scales",
           between(kTiny, kHuge));
     visit("beta1", self.beta1, "decay of the first moment; sgd, adafactor: 0: no first moment",
           between(0, kBelowOne));
@@ -69,7 +69,7 @@ struct OptimizerSection {
     visit("epsilon", self.epsilon,
           "added to the root of the second moment; adafactor: to squared gradients",
           between(kTiny, 1e6));
-    visit("weight_decay", self.weight_decay, "decoupled (sgd: added to the gradient)",
+    visit("weight_decay", self.weight_decay, "weight decay, decoupled (sgd: added to the gradient)",
           between(0, 1e6));
     visit("weight_decay_applies_to", self.weight_decay_applies_to,
           "matrices | all: all includes norms and biases");
@@ -186,7 +186,7 @@ struct LossScaleSection {
 
   static void fields(auto& self, auto&& visit) {
     visit("initial", self.initial, "initial loss scale", kScales);
-    visit("min", self.min, "a step that overflows at this scale ends the run", kScales);
+    visit("min", self.min, "minimum loss scale; a step that overflows at it ends the run", kScales);
     visit("window", self.window, "steps without overflow after which the scale doubles",
           between(1, kExactIntegers));
     visit("hysteresis", self.hysteresis, "overflows in a window before the scale is halved",

@@ -108,9 +108,11 @@ struct EvaluationSection {
           "tasks by name, or task files (docs/evaluation.md), whose results go to the metrics");
     visit("data", self.data,
           "folder of the tasks' examples; default: the folders of docs/evaluation.md");
-    visit("every_steps", self.every_steps,
-          "how often; each time a checkpoint is saved and read again; 0: only at the end",
-          at_least(0));
+    visit(
+        "every_steps", self.every_steps,
+        "steps between evaluations, each of which saves a checkpoint and reads it back; 0: only at "
+        "the end",
+        at_least(0));
     visit("limit", self.limit, "only the first examples of each task; 0: all", at_least(0));
   }
 };
@@ -123,21 +125,20 @@ struct MetricsSection {
   int64_t trace_step = 0;
 
   static void fields(auto& self, auto&& visit) {
-    visit("every_steps", self.every_steps, "how often a line is written to metrics.jsonl",
-          at_least(1));
-    visit("validate_every_steps", self.validate_every_steps, "0: only at the end", at_least(0));
+    visit("every_steps", self.every_steps, "steps between lines of metrics.jsonl", at_least(1));
+    visit("validate_every_steps", self.validate_every_steps,
+          "steps between validations; 0: only at the end", at_least(0));
     visit("validate_sequences", self.validate_sequences,
-          "sequences of each validation set that are read; 0: all", at_least(0));
-    visit(
-        "source_loss_every_steps", self.source_loss_every_steps,
-        "how often the training loss of each dataset is measured, if there are several; costs the "
-        "forward pass of a step; 0: never",
-        at_least(0));
-    visit(
-        "noise_scale_every_steps", self.noise_scale_every_steps,
-        "how often the gradient-noise scale is measured, from the gradients of the step and of its "
-        "first micro-batch on all ranks, which is computed once more; 0: never",
-        at_least(0));
+          "sequences of each validation dataset that are read; 0: all", at_least(0));
+    visit("source_loss_every_steps", self.source_loss_every_steps,
+          "steps between measurements of the training loss of each dataset, if there are several; "
+          "each costs the forward pass of a step; 0: never",
+          at_least(0));
+    visit("noise_scale_every_steps", self.noise_scale_every_steps,
+          "steps between measurements of the gradient-noise scale, from the gradients of the step "
+          "and "
+          "of its first micro-batch on all ranks, which is computed once more; 0: never",
+          at_least(0));
     visit("tensorboard", self.tensorboard, "write event files too");
     visit(
         "print_every_steps", self.print_every_steps,

@@ -78,7 +78,7 @@ std::vector<std::string> scaled_down_run(const RunConfig& run) {
   set_model(run, keys);
   // The small widths are not multiples of its blocks.
   if (run.lora.quantize != compile::Quantization::kNone) set("lora.quantize", "none");
-  // 0: that of the tokenizer.
+  // 0: the tokenizer's vocabulary.
   set("model.vocabulary", 0);
   set("model.vocabulary_multiple", 1);
   set("model.context", kTokens);

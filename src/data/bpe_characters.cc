@@ -78,7 +78,7 @@ int64_t BpeCharacters::append(std::string_view word, std::vector<int32_t>& ids) 
       ids.push_back(id);
       continue;
     }
-    // With affixes, the bytes of the fallback are those of the character with them.
+    // With affixes, the bytes of the fallback are the bytes of the character with its affixes.
     std::string spelled(at > 0 ? inner_prefix_ : "");
     spelled += character;
     if (at + bytes == word.size()) spelled += end_suffix_;

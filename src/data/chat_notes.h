@@ -21,7 +21,7 @@ struct ChatNotes {
   int64_t with_calls = 0, unwritten_calls = 0;
   // Learned answers, and those without a text.
   int64_t answers = 0, empty_answers = 0;
-  // Learned answers in conversations, and those that have a token that ends a turn.
+  // Learned answers in conversations, and how many of them have a turn-ending token.
   int64_t chat_answers = 0, ended_answers = 0;
   std::set<std::string> unread;  // keys with a value that are not read
   // The unread keys that are usually a part of the prompt and whose text is not in the messages,

@@ -182,7 +182,7 @@ class ChatTemplate::Finder {
     if (!marked_) {
       const auto text = head(messages_.size(), false, true);
       marked_.emplace(text ? *text : std::string(), messages_.size());
-      // A template whose text depends on the marks shows nothing.
+      // If the marks change the rendered text, their positions are meaningless.
       if (marked_->text != full_) marked_->at.assign(messages_.size(), npos);
     }
     return *marked_;

@@ -18,7 +18,7 @@
 namespace tessera::data {
 namespace {
 
-// Roles that files use for those of chat templates.
+// Roles in files, each with its role in chat templates.
 constexpr std::array kRoles{
     std::pair{"human", "user"},        std::pair{"user", "user"},
     std::pair{"gpt", "assistant"},     std::pair{"assistant", "assistant"},
@@ -344,7 +344,8 @@ ChatExample ConversationReader::read_alpaca(const Tree& line, std::string_view a
   return e;
 }
 
-// Returns true for several messages of which one is the prompt, a text under one of our keys.
+// Returns true if `answer` is a list of several messages, one of which repeats the text of the
+// prompt.
 bool ConversationReader::repeats_prompt(const Tree& line, std::string_view prompt,
                                         const Tree& answer) const {
   const Tree* own = find(line, prompt);

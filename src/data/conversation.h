@@ -11,7 +11,7 @@
 
 namespace tessera::data {
 
-// The form of a line. A file has one form, that of its first line.
+// The form of a line. A file has one form, the form of its first line.
 //   messages           messages: [{role, content, …}], system, tools
 //   sharegpt           conversations: [{from, value}], system, tools
 //   alpaca             instruction, input, output, system, tools, history: [[question, answer], …]

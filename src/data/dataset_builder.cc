@@ -148,7 +148,7 @@ class Accounts {
     size_t begin = 0;
     for (const Batch::Entry& e : batch.entries) {
       const auto ids = std::span(batch.ids).subspan(begin, e.end - begin);
-      // A long document has several entries, of which only the last one ends it.
+      // A long document has several entries; only the last one ends it.
       writer_.add_tokens(ids);
       if (e.document.ends) writer_.end_document();
       begin = e.end;

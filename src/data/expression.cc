@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kMostSets = 192, kMostNumbers = 250;
 // Steps of one match: a greedy run over the whole text needs one or two per character.
 constexpr uint32_t kMostSteps = 1'000'000, kStepsPerCharacter = 8;
-// The texts of a probe have kProbeCharacters of one or two classes, of which at most kProbedNumbers
+// The texts of a probe have kProbeCharacters of one or two classes; at most kProbedNumbers classes
 // are used. Published expressions need up to 30 steps per character.
 constexpr size_t kProbeCharacters = 512, kProbedNumbers = 24;
 constexpr size_t kProbeStepsPerCharacter = 120;
@@ -102,9 +102,9 @@ void check_time(const std::string& numbers, const std::string& pattern, size_t c
       if (result == PCRE2_ERROR_NOMATCH) break;
       if (result < 0)
         throw Error(
-            "the expression '{}' can need more time than in proportion to a text: more than "
-            "{} steps for {} characters. Simplify it: nested or neighboring repetitions of "
-            "the same characters, or a repetition that what follows can reject, are slow",
+            "the expression '{}' can take more than linear time (over {} steps for {} "
+            "characters). Simplify it: nested or adjacent repetitions of the same characters, and "
+            "repetitions that the rest of the expression can reject, are slow",
             pattern, work.most, text.size());
       from = pcre2_get_ovector_pointer(data.get())[1];
     }

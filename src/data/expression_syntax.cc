@@ -158,7 +158,8 @@ CodeSet ExpressionParser::property() {
   return negated ? found->complement() : *found;
 }
 
-// Returns the set of \s and the like, after the backslash; nothing if it is another escape.
+// Returns the character set of a class escape (\s, \d, \w, \p{…}); the backslash was already
+// consumed. Returns nothing for another escape.
 std::optional<CodeSet> ExpressionParser::escaped_set() {
   if (accept("p{")) return property();
   if (accept("P{")) return property().complement();

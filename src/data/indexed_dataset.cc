@@ -41,7 +41,7 @@ T load(const std::byte* at) {
   return value;
 }
 
-// The type codes of Megatron's DType enumeration; those of floating-point types are not token ids.
+// The type codes of Megatron's DType enumeration; floating-point types cannot be token ids.
 std::optional<DType> dtype_of(uint8_t code) {
   switch (code) {
     case 1:

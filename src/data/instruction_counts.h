@@ -37,7 +37,8 @@ struct InstructionCounts {
 // Returns the counts as one line of text, with the numbers of skipped examples by reason and the
 // keys that are not read, but without the warnings.
 std::string describe(const InstructionCounts& counts);
-// Returns "2 too long, 1 without a response …", or an empty text if none was skipped.
+// Returns "2 too long, 1 without response tokens within the row length", or an empty text if none
+// was skipped.
 std::string skipped_reasons(const InstructionCounts& counts);
 
 Tree to_tree(const InstructionCounts& counts);

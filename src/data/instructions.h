@@ -47,7 +47,7 @@ struct InstructionSpec {
   ChatSpec chat;                   // for chat data
   int64_t sequence_length = 0;     // T
   // If above 0, examples are pairs for an encoder–decoder model: this is the length of the
-  // decoder's rows, and sequence_length that of the encoder's.
+  // decoder's rows, and sequence_length is the length of the encoder's rows.
   int64_t target_length = 0;
   uint64_t seed = 0;
   LongExamples long_examples = LongExamples::kError;  // handling of more than T + 1 tokens
@@ -65,7 +65,7 @@ struct InstructionSpec {
 // name, and the template is applied to each pair of user and assistant. The prompt and the response
 // are encoded separately, so no token crosses the position where the loss begins.
 //
-// Tokens with a loss are those of the response, those of the template's ending (its literal text
+// The tokens with a loss are the response, the template's ending (its literal text
 // after {response}, up to the next name), and the end-of-text token. If the ending contains a
 // special token such as <|im_end|>, that token ends a turn, and the end-of-text token appears once,
 // after the template of the last turn. Otherwise the end-of-text token follows the template of

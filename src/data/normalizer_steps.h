@@ -26,7 +26,7 @@ struct NormalizerStep {
   Kind kind = Kind::kNfc;
   PatternText pattern;               // kReplace
   std::string content;               // kReplace, kPrepend: the new text
-  bool left = false, right = false;  // kStrip: the ends of which spaces are removed
+  bool left = false, right = false;  // kStrip: the ends at which spaces are removed
   bool operator==(const NormalizerStep&) const = default;
 };
 constexpr const char* enum_names(NormalizerStep::Kind) {

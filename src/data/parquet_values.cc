@@ -234,7 +234,7 @@ class DeltaValues final : public PageValues {
 // stand for millions of equal ones.
 class Lengths {
  public:
-  // Removes the lengths, of which there are at most `count`, from `bytes`.
+  // Removes the lengths (at most `count`) from `bytes`.
   Lengths(std::string_view& bytes, int64_t count) : lengths_(bytes) {
     if (lengths_.left() > static_cast<uint64_t>(count))
       throw Error("a page has {} lengths for {} values", lengths_.left(), count);

@@ -31,7 +31,7 @@ constexpr int64_t kPreferenceFigures = 3;
 // desirable), or is a pair, which gives two examples. Texts are encoded as ChatEncoder does it.
 class PreferenceData {
  public:
-  // Reads and encodes all files of `spec`, of which target_length and form must be empty. Throws
+  // Reads and encodes all files of `spec`, whose target_length and form must be empty. Throws
   // Error with file and line as InstructionData does, if a key is missing or has another type, and
   // if kExamples has a single example.
   PreferenceData(InstructionSpec spec, PreferenceUse use, const Tokenizer& tokenizer);
@@ -44,10 +44,10 @@ class PreferenceData {
   const std::vector<std::string>& files() const { return file_names_; }
   // Returns the file and line of a pair, as "FILE:LINE".
   std::string place(int64_t pair) const;
-  // Returns that file as an index of files(), and the line.
+  // Return the index of a pair's file in files(), and its line.
   int64_t file(int64_t pair) const { return lines_[pair].file; }
   int64_t line(int64_t pair) const { return lines_[pair].number; }
-  // Returns a hash of all tokens, of which of them have a loss, and of the figures.
+  // Returns a hash of all tokens, of the tokens that have a loss, and of the figures.
   uint64_t fingerprint() const;
   // Throws Error with the place of the first id that is not below `vocabulary`.
   void require_vocabulary(int64_t vocabulary) const;
@@ -61,7 +61,7 @@ class PreferenceData {
   void read_pair(int64_t pair, const SampleRow& row) const;
   // Sets the log-probabilities of all pairs under the reference model, [pairs, 2].
   void set_references(std::vector<double> references);
-  // Returns those of a pair, [2].
+  // Returns the log-probabilities of a pair under the reference model, [2].
   std::span<const double> references(int64_t pair) const;
   // Returns the margin of a pair, or for kExamples 1 for a desirable answer and 0 for another.
   double figure(int64_t pair) const { return figures_[pair]; }

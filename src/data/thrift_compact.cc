@@ -35,7 +35,9 @@ bool ThriftReader::next_field(Field& f, int16_t& id) {
   if (f.type == Type::kStop) return false;
   if (f.type > Type::kStruct) throw Error("the metadata has a field of unknown type {}", head & 15);
   const int64_t next = (head >> 4) != 0 ? id + (head >> 4) : zigzag();
-  if (next < INT16_MIN || next > INT16_MAX) throw Error("the metadata has a field {}", next);
+  if (next < INT16_MIN || next > INT16_MAX)
+    throw Error("the metadata has a field number {}, expected {} to {}", next, INT16_MIN,
+                INT16_MAX);
   f.id = id = static_cast<int16_t>(next);
   return true;
 }

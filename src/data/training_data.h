@@ -155,7 +155,7 @@ class TrainingData {
 // instruction data, sample i is the i-th packed row.
 class ValidationData {
  public:
-  // `spec` has one dataset, of which seed and weight are not used. Throws Error as TrainingData
+  // `spec` has one dataset; its seed and weight are not used. Throws Error as TrainingData
   // does, but two tokens are enough.
   explicit ValidationData(DatasetSpec spec);
   // Throws Error as InstructionData does.

@@ -88,7 +88,7 @@ int64_t BatchDecoder::group_of(int64_t slot) const {
   return group_of_row(cache_.share.row_of(slot));
 }
 
-// Returns where the logits of a slot's token are in those of all data-parallel ranks together. In a
+// Returns where the logits of a slot's token are in the logits of all data-parallel ranks. In a
 // chunk, a slot's rank reads its one row.
 LogitsPlace BatchDecoder::place_of(const DecodeRange& r, int64_t slot, int64_t token) const {
   const int64_t row = r.tokens == 1 ? cache_.share.row_of(slot) - r.first : 0;

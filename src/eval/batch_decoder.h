@@ -42,7 +42,7 @@ enum class LogitsOf : uint8_t { kLast, kEach };
 
 struct PromptRead {
   int64_t tokens = 0;             // n, the number that was read
-  std::span<const float> logits;  // kEach: [n, V]; kLast: those of the last token are at the end
+  std::span<const float> logits;  // kEach: [n, V]; kLast: the last token's logits are at the end
 };
 
 // A text has one slot; texts begin and end independently of each other. With model.world set, all
@@ -86,7 +86,7 @@ class BatchDecoder {
   int64_t weight_bytes() const;
 
  private:
-  // The row of logits_ with those of a slot.
+  // The row of logits_ that has the logits of a slot.
   struct ReadSlot {
     int64_t slot = 0, row = 0;
   };

@@ -13,7 +13,7 @@ namespace tessera::eval {
 namespace {
 
 // Up to this number of rows, the CPU's GEMMs give a row the same bits in any batch. A GPU has the
-// same groups: more rows per step are of use only for models that it is too large for.
+// same limit: more rows per step would help only models that are too small to keep it busy.
 constexpr int64_t kGroup = 16;
 // A GPU reads weights faster than it starts kernels, so its chunks are longer.
 constexpr int64_t kGpuChunk = 128;
@@ -26,7 +26,8 @@ SlotShare share_of(const model::ModelConfig& model, const compile::Layout& layou
           group_index(mesh, data_ranks(), coordinates_of(mesh, options.world->rank()))};
 }
 
-// Returns the layers of each stage by the costs of a step, of which there are more than chunks.
+// Returns the layers of each stage, balanced by the costs of a decode step: steps are more frequent
+// than prompt chunks.
 std::vector<int64_t> stages_of(const compile::CompileRequest& step) {
   if (step.layout.pipeline == 1) return {};
   return compile::compile_through("assign_stages", step, {}).share.layers;

@@ -24,7 +24,7 @@ struct SlotShare {
 // The cache of a rank.
 struct CacheRows {
   SlotShare share;
-  int64_t rows = 1;     // those of slots
+  int64_t rows = 1;     // rows of slots
   int64_t spare = 0;    // rows after them that no slot has
   int64_t context = 1;  // positions per row
   int64_t chunk = 1;    // tokens of a prompt that one program reads

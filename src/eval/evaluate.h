@@ -64,7 +64,8 @@ std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> ex
 // string if nothing matches, or the whole text if the task has no `extract`. What the task
 // ignores and white space at both ends are removed.
 std::string extract_answer(const TaskSpec& spec, const std::string& written);
-// Returns the last match of `extract_last`, changed alike. REQUIRES: the task has it.
+// Returns the last match of `extract_last`, with the same clean-up as extract_answer(). REQUIRES:
+// the task has it.
 std::string extract_last_answer(const TaskSpec& spec, const std::string& written);
 
 // Collective. Every rank loads the whole model and computes a part of the examples, or the ranks of

@@ -8,7 +8,7 @@
 
 namespace tessera::eval {
 
-// Returns the layout of the run that wrote the checkpoint, from its header; that of one rank if the
+// Returns the layout of the run that wrote the checkpoint, from its header; one rank if the
 // header has none (an imported model). The header is read as a tree, since another version of the
 // program may have written it.
 compile::Layout run_layout(const checkpoint::CheckpointReader& checkpoint);

@@ -175,7 +175,8 @@ std::span<const float> LogitsPart::at(int64_t row, int64_t token) const {
 
 std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
                                          std::span<const int32_t> source) {
-  CHECK(engine_->position().mesh.ranks() == 1, "the logits are divided");
+  CHECK(engine_->position().mesh.ranks() == 1,
+        "the logits are sharded over ranks; expected one rank");
   run(tokens, source);
   return values<float>(engine_->executor(0), Role::kLogits);
 }

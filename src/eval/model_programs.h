@@ -68,7 +68,7 @@ LogitsPart logits_part(runtime::Executor& executor, const runtime::RankPosition&
 void check_ids(std::span<const int32_t> tokens, const model::ModelConfig& model);
 
 // Returns the model with the context that a cache can hold: longrope's frequencies change with the
-// length, which a cache cannot follow, since its keys are turned.
+// length, which a cache cannot follow, since cached keys are already rotated.
 model::ModelConfig within_first_context(model::ModelConfig model);
 
 }  // namespace tessera::eval

@@ -1,5 +1,5 @@
 // Lets decode programs of different batch sizes share one state: the weights, and the cache of keys
-// and values, of which a program with fewer sequences uses a part.
+// and values. A program with fewer sequences uses a part of the cache.
 #pragma once
 
 #include "ir/program.h"

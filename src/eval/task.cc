@@ -323,7 +323,7 @@ std::string AnswerPattern::find_last(std::string_view text) const {
   re2::StringPiece found, last;
   for (size_t from = 0; from <= all.size();) {
     if (!compiled_->expression.Match(all, from, all.size(), RE2::UNANCHORED, &found, 1)) break;
-    // Alternatives have a group each, of which only one matches: the whole match is the answer.
+    // Each alternative has a group, and only one group matches: the whole match is the answer.
     last = found;
     from = found.data() - all.data() + std::max<size_t>(found.size(), 1);
   }

@@ -2,7 +2,7 @@
 // which are JSON lines.
 //
 //   kind: choice                              # choice | last_word | exact_match
-//   data: arc_easy.jsonl                      # next to the task file, or in --data FOLDER
+//   data: arc_easy.jsonl                      # next to the task file, or in --data DIR
 //   form: "{query}\nAnswer: {response}"       # text that the model reads; names: keys of a line
 //   response: "{choices}"                     # expected response; a list: one entry per option
 //   gold: gold                                # key of the index of the correct option
@@ -73,7 +73,7 @@ struct TaskSpec {
     visit("ignore", self.ignore, "exact_match: texts removed from answers before comparison");
     visit("ignore_patterns", self.ignore_patterns,
           "exact_match: regular expressions removed from answers after `ignore`");
-    visit("max_tokens", self.max_tokens, "exact_match: most tokens to generate");
+    visit("max_tokens", self.max_tokens, "exact_match: maximum number of new tokens");
   }
 };
 

@@ -1,5 +1,5 @@
 // Resolves the names of tasks. The tasks that the program contains are few, so their files are
-// parsed again for each name that is not exactly one of theirs.
+// parsed again for each name that is not exactly the name of one of them.
 #include "eval/task_names.h"
 
 #include <fmt/ranges.h>
@@ -61,8 +61,8 @@ std::string download_command(const TaskSpec& spec, const Path& file) {
       fmt::join(words, ", "), split, file.string());
 }
 
-// Returns the files that may have the examples: of a task file of the user the one that it names;
-// of a published task also those with its names.
+// Returns the candidate files of the examples. A user's task file names one; a published task also
+// has files named after it and its aliases.
 std::vector<std::string> file_names(const TaskSpec& spec, const std::string& task) {
   if (!spec.data.empty() && spec.dataset.empty()) return {spec.data};
   std::vector<std::string> names = {spec.data}, stems = {Path(task).stem().string()};
@@ -146,7 +146,7 @@ Path find_examples(const TaskSpec& spec, const std::string& task, const std::str
   const std::string command = download_command(spec, folders.front() / spec.data);
   throw Error(
       "task {}: its examples are not included in Tessera. Looked for {} in {}. Save them there as "
-      "JSON lines with the keys {}, or name the folder that has them (--data FOLDER, "
+      "JSON lines with the keys {}, or name the folder that has them (--data DIR, "
       "${}, in a run file evaluation.data).{}",
       task, fmt::join(names, ", "), fmt::join(looked, ", "), keys_of(spec), kDataFolderVariable,
       command.empty() ? std::string()

@@ -261,8 +261,8 @@ class SegmentVerifier {
       if (std::any_of(made.begin(), made.end(),
                       [&](ValueId v) { return is_flat(v) || same_bytes(p_[v], p_[member]); }))
         continue;
-      findings_.push_back(
-          fmt::format("{}: leaves {} of {} as it is", name_, p_[member].name, p_.kind(kind).name));
+      findings_.push_back(fmt::format("{}: writes {} but not its member {}", name_,
+                                      p_.kind(kind).name, p_[member].name));
     }
   }
 

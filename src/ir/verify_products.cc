@@ -200,7 +200,7 @@ Findings verify_experts(const Program& p, const Segment& s) {
   for (const Op& op : s.ops)
     if (const auto stated = stated_experts(op);
         stated && p[stated->first].shape[0] != stated->second)
-      findings.push_back(fmt::format("{}: is for {} experts, but {} has {}", op_name(op, s.name()),
+      findings.push_back(fmt::format("{}: expects {} experts, but {} has {}", op_name(op, s.name()),
                                      stated->second, p[stated->first].name,
                                      p[stated->first].shape[0]));
   return findings;

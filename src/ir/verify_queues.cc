@@ -3,7 +3,7 @@
 // A segment's ops are in one list and run on several queues. Each op carries the ops of other
 // queues that it waits for; order within a queue is that of the list. So "happens before" is the
 // transitive closure of both, computed by vector clocks (op_order.h). A race is a pair of ops that
-// touch the same bytes, at least one writing, of which neither happens before the other. The pass
+// access the same bytes, at least one writing, and neither happens before the other. The pass
 // that sets the waits uses the same clocks; this check uses nothing else of it.
 //
 // A value that several ops compute in chunks must be complete: all of them use one number of

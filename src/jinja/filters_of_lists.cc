@@ -24,8 +24,8 @@ std::vector<Value> items_of(V v, Budget& budget) {
   return all->items;
 }
 
-// Returns the items of what map, select and their like read: none of a value that is false, such as
-// null, because Jinja tests the value before it iterates.
+// Returns the items of the input of map, select and similar filters; empty for a falsy value such
+// as null, because Jinja tests the value before it iterates.
 std::vector<Value> items_if_true(V v, Budget& budget) {
   return truth(v) ? items_of(v, budget) : std::vector<Value>();
 }

@@ -83,8 +83,8 @@ class StatementParser {
   int depth_ = 0, loops_ = 0, captures_ = 0;  // statements, loops and captures that are open
 };
 
-// Parses up to a statement whose name is in `ends`, of which {% and the name are not consumed;
-// without ends, up to the end of the template.
+// Parses up to a statement whose name is in `ends`, without consuming its {% and name; without
+// ends, up to the end of the template.
 Block StatementParser::parse_block(Ends ends) {
   if (++depth_ > kMostNested)
     t_.fail(t_.peek().at, fmt::format("statements are nested more than {} deep", kMostNested));

@@ -21,7 +21,7 @@ namespace tessera::jinja {
 namespace {
 
 constexpr int kMostNested = 100;  // calls of the parser
-constexpr int kMostDepth = 200;   // levels of a tree, of which a chain a + b + … makes one each
+constexpr int kMostDepth = 200;   // levels of a tree; a chain a + b + … makes one per operand
 
 ExpressionPointer make(ExpressionKind kind, const Location& at) {
   auto e = std::make_unique<Expression>();

@@ -31,7 +31,7 @@ int64_t integer(const Value& v) {
   return v.integer();
 }
 
-// Python's remainder: that of the floor division.
+// Returns Python's remainder, the remainder of floor division.
 int64_t remainder(int64_t a, int64_t b) {
   if (b == 0) throw Fault{"division by zero"};
   if (b == -1) return 0;

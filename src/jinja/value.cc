@@ -139,7 +139,7 @@ double Value::number() const {
 std::string_view kind_of(const Value& v) {
   if (v.is<Undefined>()) return "undefined";
   if (v.is<None>()) return "none";
-  if (v.is<bool>()) return "a truth value";
+  if (v.is<bool>()) return "true or false";
   if (v.is_number()) return "a number";
   if (v.text() != nullptr) return "a string";
   if (v.elements() != nullptr) return "a list";

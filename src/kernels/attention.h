@@ -3,12 +3,12 @@
 // (G = 1: multi-head attention). H = KV * G.
 //   s[i,j] = cap(scale * q[i] . k[j]) + bias[i,j]  for each j that i sees (AttentionScope)
 //   p = softmax_j(s),   out[i] = sum_j p[i,j] v[j]
-// Values may be narrower than keys: V <= D numbers of their rows, of which the rest is not read,
-// and whose gradient is zero. A head may have a sink: a learned score more in the sum of each row's
-// softmax, without a value (gpt-oss; Xiao et al. 2024). p and lse contain it, so the gradient of q,
-// k and v is as without. Storage f32, bf16 or f16; all arithmetic f32. D and V: multiples of 8 up
-// to 256; any T. The bits do not depend on the number of threads; work is shared out by (sample,
-// key head), so more than B * KV threads have nothing to do.
+// Values may be narrower than keys: only the first V <= D numbers of their rows are read, and the
+// gradient of the rest is zero. A head may have a sink: one more learned score in the sum of each
+// row's softmax, without a value (gpt-oss; Xiao et al. 2024). p and lse contain it, so the gradient
+// of q, k and v is as without. Storage f32, bf16 or f16; all arithmetic f32. D and V: multiples of
+// 8 up to 256; any T. The bits do not depend on the number of threads; work is shared out by
+// (sample, key head), so more than B * KV threads have nothing to do.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct AttentionScope {
   // The position of the first query among the keys: row r is query i = first_query + r. Not with a
   // bias.
   int64_t first_query = 0;
-  // If the keys are a block of a sequence: the position of the first of them, and the tokens of the
-  // sequence, of which first_query and documents [B, tokens] then are. The attention must be
+  // If the keys are a block of a sequence: the position of its first key, and the tokens of the
+  // sequence, to which first_query and documents [B, tokens] then refer. The attention must be
   // causal, and the first query not before the first key. tokens 0: the keys are the whole
   // sequence.
   int64_t first_key = 0, tokens = 0;

@@ -50,7 +50,7 @@ int64_t workspace_bytes(Cpu, const CrossEntropyArgs&, int threads);
 int64_t workspace_bytes(Gpu, const CrossEntropyArgs&, int threads);
 
 // The factors of one row's gradient: dz = slope * e^(z - most) - everywhere - at_label [v = label].
-// `sum` is the row's sum of e^(z - most), lse = most + ln sum, `scale` that of the gradient.
+// `sum` is the row's sum of e^(z - most), lse = most + ln sum, `scale` the gradient's scale.
 struct RowGradient {
   float slope = 0, everywhere = 0, at_label = 0;
 };

@@ -6,7 +6,7 @@
 //   y_t = Σ_j weights_tj · h down_eᵀ
 //
 // for each choice j of token t, with the weights of expert choice[t, j]. Experts of other ranks and
-// dropped pairs, whose choice is -1, are skipped: y has no term of theirs, and d_weights is 0.
+// dropped pairs, whose choice is -1, are skipped: they add nothing to y, and their d_weights is 0.
 //
 // The pairs of a token and a choice are sorted by expert, then by token, and processed in tiles of
 // rows of one expert. Sums have a fixed order: for a token by ascending expert, for the gradient of

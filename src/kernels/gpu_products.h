@@ -67,7 +67,7 @@ class GpuMatmul final : public Gemm {
   int64_t packed_bytes() const override { return 0; }
   void pack(const void* b, void* packed) const override;  // must not be called: packed_bytes() is 0
   // A fresh run uses the stored algorithm for the shape without `accumulate`, or, if there is none,
-  // that of the shape.
+  // the algorithm for the shape itself.
   void run(const Launch& l, const MatmulOperands& operands) const override;
 
  private:

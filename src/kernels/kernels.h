@@ -1,4 +1,4 @@
-// All kernels: one line each. A table has those of a device.
+// Lists all kernels, one line each. A table has the kernels of one device.
 #pragma once
 
 #include "kernels/adafactor.h"

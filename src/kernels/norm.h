@@ -54,7 +54,7 @@ void launch(Gpu, const Launch&, const SumNormArgs&);
 //   xh = (x - mean) * rstd,   g = dy * gain
 //   dx = rstd * (g - mean_d(g) - xh * mean_d(g * xh))       (RMS norm: without mean_d(g))
 //   dgain += sum_n dy * xh,   dbias += sum_n dy             in f32, by fixed blocks of rows, and
-// rounded once where they are of 16 bits, so the bits do not depend on the number of threads.
+// rounded once if their dtype has 16 bits, so the bits do not depend on the number of threads.
 struct NormGradArgs {
   NormKind kind = NormKind::kLayer;
   TensorView x;      // [N, D]

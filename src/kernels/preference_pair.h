@@ -27,8 +27,8 @@ struct PairMath {
   }
 };
 
-// The numbers of both answers: log-probabilities, less those of the reference where the loss has
-// one, or scores.
+// The numbers of both answers: log-probabilities (minus the reference's, if the loss has one), or
+// scores.
 template <class Real>
 struct PairNumbers {
   Real chosen = 0, rejected = 0;
@@ -109,7 +109,7 @@ constexpr void set_kto_loss(const PreferenceForm& f, Real difference, Real sum, 
   out.figures[5] = z;
 }
 
-// `sums` [2, 2] and `references` [3] are those of a row.
+// `sums` [2, 2] and `references` [3] belong to one row.
 template <class Real>
 constexpr PairLoss pair_loss(const PreferenceForm& f, const Real* sums, const Real* references) {
   using Kind = PreferenceLossKind;

@@ -1,13 +1,13 @@
 // Rotary position embedding (Su et al. 2021) in the "rotate half" convention of GPT-NeoX and
-// Hugging Face: in the first R dims of q and k, dim i turns with dim i + R/2 by the angle
+// Hugging Face: in the first R dims of q and k, dims i and i + R/2 are rotated by the angle
 // position * f_i, f_i = base^(-2i/R). v and the dims from R on stay as they are.
-// For longer contexts than that of the first training frequencies are changed:
+// For contexts longer than the original training context, frequencies are changed:
 //   linear (Chen et al. 2023)     f_i / factor
 //   llama3 (LLaMA 3.1)            with turns t_i = context * f_i / 2 pi that dim i makes over the
-//     first context:  f_i / factor where t_i < low,  f_i where t_i > high,
+//     original context:  f_i / factor where t_i < low,  f_i where t_i > high,
 //     (1 - s) f_i / factor + s f_i between, s = (t_i - low) / (high - low)
 //   yarn (Peng et al. 2023)       (1 - r) f_i + r f_i / factor, r = (i - a) / (b - a) in [0, 1],
-//     where pairs a and b make `high` and `low` turns over the first context
+//     where pairs a and b make `high` and `low` turns over the original context
 //   longrope (Ding et al. 2024)   1 / (dividers_i * base^(2i/R))
 // Cosines and sines are times `magnitude`.
 #pragma once
@@ -44,7 +44,7 @@ float rotary_frequency(const Rotary& r, int64_t i);
 // A group holds its G query heads, then its key, then its value. The workspace holds the cosines
 // and sines of every position, one row each.
 struct RotaryArgs {
-  TensorView qkv;        // [B, T, KV, G+2, D] f32, bf16 or f16  turned in place
+  TensorView qkv;        // [B, T, KV, G+2, D] f32, bf16 or f16  rotated in place
   TensorView positions;  // [B, T] i32
   Rotary how;
 };

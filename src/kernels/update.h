@@ -38,7 +38,7 @@ struct UpdateNumbers {
 };
 
 // A range of elements [begin, end), with or without weight decay. For stochastic rounding, `key` is
-// that of its weight and `element` the index of its first element in the weight.
+// the key of its weight and `element` the index of its first element in the weight.
 struct UpdateRange {
   int64_t begin = 0, end = 0;
   bool decay = true;

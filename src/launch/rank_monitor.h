@@ -108,9 +108,9 @@ std::string name_ranks(std::span<const int> ranks);
 // Returns the part of an error that is equal on all ranks; the rest is detail of one rank.
 std::string_view first_line(const std::string& error);
 
-// Describes how the ranks in `failed` failed, their activity, and that of the other ranks. `failed`
-// is not empty, and its first rank is described in detail. `clock_s` is the time on RankMonitor's
-// clock.
+// Describes how the ranks in `failed` failed, their activity, and the activity of the others.
+// `failed` is not empty, and its first rank is described in detail. `clock_s` is the time on
+// RankMonitor's clock.
 std::string report_failure(FailureKind kind, std::span<const int> failed,
                            std::span<const RankState> ranks, double clock_s);
 

@@ -50,7 +50,7 @@ struct RankHosts {
   int ranks = 1;
   std::vector<Host> hosts;            // empty: this host, or those of the SLURM job
   std::vector<std::string> left_out;  // excluded hosts, by the names that the ranks reported
-  int64_t data = 0;                   // degree of data parallelism; 0: that of the run file
+  int64_t data = 0;                   // degree of data parallelism; 0: the run file's
 };
 
 // Returns the ranks and hosts without the hosts of the failed ranks, or with fewer ranks on the

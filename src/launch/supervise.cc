@@ -195,7 +195,7 @@ bool Attempt::done() {
 }
 
 AttemptResult Attempt::go() {
-  states_.remove();  // those of the attempt before
+  states_.remove();  // the states of the previous attempt
   allow_many_files();
   do {
     wait();

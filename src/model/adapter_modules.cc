@@ -182,8 +182,8 @@ HfTensor AdapterModule::a(int64_t rank) const {
   return t;
 }
 
-// A part of a packed weight has a B of its own, so it begins at 0. Rows of a fused tensor of theirs
-// are rows of its B.
+// A part of a packed weight has a B of its own, so it begins at 0. Rows of a fused Hugging Face
+// tensor are rows of its B.
 HfTensor AdapterModule::b(int64_t rank) const {
   const std::string own = ours() + std::string(kLoraB), other = module() + ".lora_B.weight";
   if (experts > 0) return named(b_of_experts(tensor, rank), own, other);

@@ -30,7 +30,7 @@ struct AdapterModule {
   std::string module() const;  // "model.layers.3.self_attn.q_proj"
 
   // Return the adapter's weights on both sides: A [rank, in], B [out, rank], and DoRA's magnitudes
-  // [out]. `tensor` describes how the dimensions of ours follow from theirs. For experts, our A and
+  // [out]. `tensor` describes how our dimensions follow from Hugging Face's. For experts, our A and
   // B have one matrix per expert. PEFT's A is [E · rank, in], in which the rows of an expert are
   // contiguous; its B is [out, rank · E], in which the columns of an expert have a stride of E.
   HfTensor a(int64_t rank) const;

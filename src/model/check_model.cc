@@ -103,7 +103,7 @@ void check_encoder(const ModelConfig& m) {
 
 void check_dividers(std::string_view key, const std::vector<double>& list, int64_t pairs) {
   if (std::ssize(list) != pairs)
-    fail(key, "has {} numbers, expected {}: one per pair of the dimensions of a head that turn",
+    fail(key, "has {} numbers, expected {}: one per pair of rotated dimensions of a head",
          list.size(), pairs);
   for (const double x : list) within(key, x, 1e-6, 1e6);
 }

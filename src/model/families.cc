@@ -20,7 +20,7 @@ std::span<const ModelFamily* const> all_families() { return kFamilies; }
 const ModelFamily& rule_of(Family family) {
   for (const ModelFamily* f : kFamilies)
     if (f->family == family) return *f;
-  CHECK(false, "family {} has no rule", static_cast<int>(family));
+  CHECK(false, "family {} is not registered in kFamilies", static_cast<int>(family));
 }
 
 }  // namespace tessera::model

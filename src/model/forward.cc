@@ -37,7 +37,7 @@ std::vector<int64_t> numbers(int64_t layers) {
   return at;
 }
 
-// With mup, that of the narrower model.
+// Returns the standard deviation of initial weights; with muP, that of the narrower model.
 double standard_deviation(Initializer kind, const ModelConfig& m) {
   const auto layers = static_cast<double>(m.layers);
   const double hidden = static_cast<double>(m.hidden) / m.width_ratio();

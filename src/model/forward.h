@@ -28,7 +28,7 @@ struct BatchValues {
 // Variants of attention; the default is causal self-attention on packed queries, keys and values.
 struct AttentionForm {
   double scale = 1;
-  int64_t value_width = 0;  // 0: that of keys
+  int64_t value_width = 0;  // 0: the width of keys
   int64_t window = 0;
   double soft_cap = 0;
   ValueId separate_kv = kNone;  // keys and values [B, S, H, 2, D]; kNone: packed with the queries
@@ -48,23 +48,23 @@ struct BatchForm {
 // How an RMS norm stores its gains: as they are, or minus 1 (they start at 0).
 enum class GainForm : uint8_t { kPlain, kLessOne };
 
-// The stack of all layers but those of T5.
+// The stack of all layers, except in T5.
 inline constexpr const char* kLayerStack = "layer";
 
 // Layers of a stack that are configured alike, so one block.
 struct LayerKind {
   std::string block;        // its unique name: "layer", "layer_nope", "layer_wide", …
-  std::vector<int64_t> at;  // the numbers of its layers, rising; none: it is no layer
+  std::vector<int64_t> at;  // its layer numbers, ascending; empty: not a layer of a stack
   bool rotary = true;
   int64_t feed_forward = 0;  // inner width of the MLP or of each expert
   bool experts = false;
   int64_t window = 0;               // keys that a query sees; 0: all
   double rope_theta = 0;            // 0: the base and scaling of the model
   std::string stack = kLayerStack;  // prefix of the names of values
-  bool in_head = false;             // a module of multi-token prediction: it is no layer of a stack
+  bool in_head = false;             // a module of multi-token prediction, not a layer of a stack
 };
 
-// The dimensions of a head that the rotary embedding turns.
+// Returns the number of dimensions of a head that RoPE rotates.
 int64_t rotated_dims(const ModelConfig& model);
 // The factor of attention scores.
 double attention_scale(const ModelConfig& model);
@@ -73,7 +73,7 @@ double attention_scale(const ModelConfig& model);
 double std_in(const ModelConfig& model);
 double std_out(const ModelConfig& model);
 
-// Those of the stack "layer", in the order of their first layers.
+// Returns the kinds of the stack "layer", in the order of their first layers.
 std::vector<LayerKind> layer_kinds(const ModelConfig& model);
 // The layer of the multi-token prediction at a depth, from 1: a copy of the model's last layer that
 // is part of the head. Its stack is "mtp0" at depth 1, as published files count.
@@ -81,14 +81,14 @@ LayerKind mtp_layer(const ModelConfig& model, int64_t depth);
 
 class BlockWriter {
  public:
-  // `layers`: of a stack, each with weights of its own; kNone: a block that is there once.
+  // `layers`: of a stack, each with weights of its own; kNone: a block that exists once.
   BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
               const std::string& name, int64_t layers = kNone);
   // Some of the layers of a stack. Values are named after the stack, so weights, dropout masks and
   // adapters of a layer do not depend on its kind.
   BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model, LayerKind kind);
 
-  // From here on, names and weights are those of this layer, which is part of the block.
+  // After this call, names and weights belong to this layer, which is part of the block.
   void enter(const LayerKind& layer);
 
   // A trained matrix or table, normal with `std`; a trained vector that starts at a constant.

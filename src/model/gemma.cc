@@ -133,15 +133,15 @@ void read_scale_of_full_layers(const HfReader& rope, ModelConfig& m) {
   if (rope.find("type") && !rope.find("rope_type"))
     rope.refuse("type", "given", "transformers reads rope_type in this family. Rename the key");
   if (rope.number("partial_rotary_factor", 1, 0, 1) != 1)
-    rope.refuse("partial_rotary_factor", "below 1", "heads of this family are turned whole");
+    rope.refuse("partial_rotary_factor", "below 1", "this family applies RoPE to the whole head");
   m.rope_theta = rope.number("rope_theta", m.rope_theta, 1, 1e12);
   read_rope_scaling(rope, rope, RopeScalingSupport::kAll, m);
   m.rope_scaling.truncate = true;
 }
 
-// Two rotary embeddings: of layers with a window, unscaled, and of the others. Files of
-// transformers 4 have the keys rope_local_base_freq, rope_theta and rope_scaling, those of 5 one
-// object for each kind of layer in rope_parameters.
+// Reads two rotary embeddings: one for layers with a window (unscaled), one for the other layers.
+// Files of transformers 4 have the keys rope_local_base_freq, rope_theta and rope_scaling; files of
+// transformers 5 have one object per kind of layer in rope_parameters.
 void read_both_rotaries(const HfReader& in, ModelConfig& m) {
   m.rope_theta = in.number("rope_theta", kGlobalBase, 1, 1e12);
   double local = in.number("rope_local_base_freq", kLocalBase, 1, 1e12);
@@ -158,7 +158,7 @@ void read_both_rotaries(const HfReader& in, ModelConfig& m) {
       const HfReader sliding = rope.object("sliding_attention");
       local = sliding.number("rope_theta", local, 1, 1e12);
       if (sliding.get<std::string>("rope_type", "default") != "default")
-        sliding.refuse("rope_type", "not default", "layers with a window are turned unscaled");
+        sliding.refuse("rope_type", "not default", "layers with a window use unscaled RoPE");
     }
   } else if (has_scale) {
     read_scale_of_full_layers(in.object("rope_scaling"), m);

@@ -25,7 +25,7 @@ void read_rotary_pct(const HfReader& in, const char* key, RotaryKeys keys, Model
   m.rotary_pct = in.number(key, m.rotary_pct, 0, 1);
   if (keys.rotary_pct == nullptr && m.rotary_pct != 1)
     in.refuse(key, fmt::format("{}", m.rotary_pct),
-              "heads of this family are turned whole, by transformers too. Remove the key");
+              "this family applies RoPE to the whole head, as transformers does. Remove the key");
 }
 
 double required(const HfReader& rope, const char* key, const char* kind) {
@@ -33,15 +33,15 @@ double required(const HfReader& rope, const char* key, const char* kind) {
   return rope.number(key, 1, 0, kMaxFactor);
 }
 
-// The first context: a key of the file wins over the one in rope_scaling. Phi-3 has the former
-// always, 4096 by default.
+// Returns the original context: a key of the file takes precedence over the one in rope_scaling.
+// Phi-3 uses only the key of the file (default 4096).
 int64_t first_context(const HfReader& in, const HfReader& rope, RopeScalingSupport support,
                       const ModelConfig& m) {
   constexpr const char* kKey = "original_max_position_embeddings";
   return in.size(kKey, support == RopeScalingSupport::kPhi3 ? 4096 : rope.size(kKey, m.context));
 }
 
-// The factor, which may be null for the kinds that then divide the context by the first one.
+// The factor, which may be null for the kinds that then divide the context by the original one.
 double read_factor(const HfReader& rope, const ModelConfig& m, const char* kind, bool derived) {
   if (derived && !rope.find("factor"))
     return std::max(1.0, static_cast<double>(m.context) /
@@ -90,11 +90,11 @@ void read_yarn(const HfReader& in, const HfReader& rope, ModelConfig& m) {
 std::vector<double> read_dividers(const HfReader& rope, const char* key, const ModelConfig& m) {
   const Tree* const list = rope.find(key);
   if (!list || !list->as_list())
-    rope.refuse(key, list ? "no list" : "absent", "rope_type longrope needs a list of numbers");
+    rope.refuse(key, list ? "not a list" : "absent", "rope_type longrope needs a list of numbers");
   const auto factors = rope.get<std::vector<double>>(key, {});
   if (std::ssize(factors) != rotated_dims(m) / 2)
     rope.refuse(key, fmt::format("a list of {}", factors.size()),
-                fmt::format("expected {} numbers, one per pair of the dimensions that turn",
+                fmt::format("expected {} numbers, one per pair of rotated dimensions",
                             rotated_dims(m) / 2));
   for (const double x : factors)
     if (!(x >= kMinFactor && x <= kMaxFactor))
@@ -162,8 +162,10 @@ void read_rope_scaling(const HfReader& in, const HfReader& rope, RopeScalingSupp
                        ModelConfig& m) {
   for (const char* layers : {"full_attention", "sliding_attention"})
     if (rope.find(layers))
-      rope.refuse(layers, "given",
-                  "layers of this family are turned alike. Put its entries in its place");
+      rope.refuse(
+          layers, "given",
+          "all layers of this family use the same RoPE parameters. Move the entries of this "
+          "object one level up");
   // Old files call the kind `type`, new ones `rope_type`.
   const auto old = rope.get<std::string>("type", "default");
   auto kind = rope.get<std::string>("rope_type", old);
@@ -218,9 +220,9 @@ void read_rotary(const HfReader& in, RotaryKeys keys, RopeScalingSupport support
   if (const int64_t turned = rotated_dims(m); turned % 2 != 0 || turned == 0)
     in.refuse(
         keys.rotary_pct != nullptr ? keys.rotary_pct : "head_dim", fmt::format("{}", m.rotary_pct),
-        fmt::format("{} of {} dimensions of a head are turned, expected an even number of 2 or "
-                    "more",
-                    turned, m.head_size()));
+        fmt::format(
+            "RoPE rotates {} of {} dimensions of a head, expected an even number of 2 or more",
+            turned, m.head_size()));
 }
 
 void write_rotary(const ModelConfig& m, Tree& out) {

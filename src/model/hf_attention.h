@@ -21,7 +21,8 @@ struct RotaryKeys {
 // Members of `m` whose keys are absent keep their values. Rejects other kinds by name.
 void read_rotary(const HfReader& in, RotaryKeys keys, RopeScalingSupport support, ModelConfig& m);
 
-// Reads an object like rope_scaling; `in` is the file, whose keys about the first context win.
+// Reads an object like rope_scaling; `in` is the whole file; its original_max_position_embeddings
+// takes precedence.
 void read_rope_scaling(const HfReader& in, const HfReader& rope, RopeScalingSupport support,
                        ModelConfig& m);
 
@@ -29,7 +30,7 @@ void read_rope_scaling(const HfReader& in, const HfReader& rope, RopeScalingSupp
 void write_rotary(const ModelConfig& m, Tree& out);
 Tree rope_scaling_tree(const RopeScalingConfig& scale);
 
-// sliding_window where use_sliding_window is true, else 0.
+// Returns sliding_window, or `otherwise` if the key is absent; 0 unless use_sliding_window is true.
 int64_t read_used_window(const HfReader& in, int64_t otherwise);
 
 // Sets the windows of layers by layer_types, or by `slides` where the file has no such list.

@@ -3,10 +3,10 @@
 //
 //   their [3F, F]  --view-->  [3, H, D, F]  --axes (1, 0, 2, 3)-->  [H, 3, D, F]  --begin-->  ours
 //
-// A tensor of theirs may be part of ours (q, k and v of a packed weight) and the reverse (gate and
-// up in one tensor, experts of one tensor each). Both are the same description with an offset on
-// one side: `begin` in ours, `their_row` in theirs. Tensors of the same name are adjacent in the
-// list, so an import reads each of them once (by_theirs).
+// A Hugging Face tensor may be part of our tensor (q, k and v of a packed weight) and the reverse
+// (gate and up in one tensor, experts of one tensor each). Both are the same description with an
+// offset on one side: `begin` in our tensor, `their_row` in theirs. Tensors of the same name are
+// adjacent in the list, so an import reads each of them once (by_theirs).
 #include "model/hf_names.h"
 
 #include <algorithm>

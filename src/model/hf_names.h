@@ -1,8 +1,9 @@
-// Maps Tessera's tensors to those of Hugging Face's files: names, transposes, regrouping. Each
-// family's file has its own table.
+// Maps our tensors to Hugging Face's tensors: names, transposes, regrouping. Each family's file has
+// its own table.
 //
-// Ours are [out dims…, in dims…], row-major. Each of theirs is a reshape and a transpose of one of
-// ours, or of a part of one: where they store query, key and value separately, we have one tensor.
+// Our tensors are [out dims…, in dims…], row-major. Each Hugging Face tensor ("theirs") is a
+// reshape and a transpose of one of our tensors, or of a part of one: query, key and value, which
+// Hugging Face stores separately, are one tensor here.
 #pragma once
 
 #include <span>
@@ -17,16 +18,16 @@ namespace tessera::model {
 
 struct HfTensor {
   std::string ours, theirs;
-  Shape shape;        // ours, whole
+  Shape shape;        // our whole tensor's
   Shape their_shape;  // as in the file
   Shape view;         // theirs, reshaped: one extent for each of our dimensions
-  // part of ours = theirs.reshape(view).transpose(axes), in numpy's terms
+  // part of our tensor = theirs.reshape(view).transpose(axes), in numpy's terms
   std::vector<int> axes;
-  std::vector<int64_t> begin;  // where in ours that part begins
-  int64_t their_row = 0;       // and in theirs, of which it may be some rows only
+  std::vector<int64_t> begin;  // where the part begins in our tensor
+  int64_t their_row = 0;       // its first row in theirs, which may have more rows
 
   Shape part() const;           // its extents
-  int64_t their_begin() const;  // the number of the part's first element in theirs
+  int64_t their_begin() const;  // the index of the part's first element in theirs
   std::vector<int64_t> end() const;
 };
 
@@ -35,7 +36,7 @@ class HfTensorList {
  public:
   // The same dimensions on both sides, in the same order.
   void same(std::string ours, std::string theirs, const Shape& shape);
-  // Theirs has fewer dimensions, each the product of some of ours in the same order.
+  // Theirs has fewer dimensions, each the product of some of our dimensions in the same order.
   void flat(std::string ours, std::string theirs, const Shape& shape, Shape their_shape);
   // ours = theirs.reshape(view).transpose(axes)
   void moved(std::string ours, std::string theirs, Shape their_shape, Shape view,
@@ -43,8 +44,8 @@ class HfTensorList {
   // ours[begin : begin + view] = theirs.reshape(view)
   void part(std::string ours, const Shape& shape, std::vector<int64_t> begin, std::string theirs,
             Shape their_shape, Shape view);
-  // ours[begin : begin + view] = theirs[row : …].reshape(view): the tensors of theirs that hold
-  // several parts of ours have their parts one after another.
+  // ours[begin : begin + view] = theirs[row : …].reshape(view): Hugging Face tensors that
+  // hold several parts of our tensors have the parts one after another.
   void rows(std::string ours, const Shape& shape, std::vector<int64_t> begin, std::string theirs,
             Shape their_shape, int64_t row, Shape view);
   // ours[begin : …] = theirs[row : …].reshape(view).transpose(axes)
@@ -60,14 +61,14 @@ class HfTensorList {
   std::vector<HfTensor> all_;
 };
 
-// The entries of each of theirs, which follow each other.
+// Returns the entries of each Hugging Face tensor, which follow each other.
 std::vector<std::span<const HfTensor>> by_theirs(std::span<const HfTensor> tensors);
 
 // Every tensor of the model. `theirs` is the full name ("transformer.h.0.ln_1.weight"). The parts
-// of one of ours follow each other and cover it.
+// of one of our tensors follow each other and cover it.
 std::vector<HfTensor> hf_tensors(const ModelConfig& model);
 
-// The axes of the way back: theirs.reshape(view) = part.transpose(inverse(axes)).
+// Returns the axes of the inverse: theirs.reshape(view) = part.transpose(inverse(axes)).
 std::vector<int> inverse(const std::vector<int>& axes);
 
 // "transformer.": files of the bare model have names without it.

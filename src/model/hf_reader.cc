@@ -55,7 +55,7 @@ void HfReader::refuse(std::string_view key, std::string_view found, std::string_
 
 HfReader HfReader::object(std::string_view key) const {
   const Tree* t = find(key);
-  if (!t || !t->as_members()) refuse(key, "no object", "expected an object or null");
+  if (!t || !t->as_members()) refuse(key, "not an object", "expected an object or null");
   return {*t, source_};
 }
 

@@ -15,7 +15,7 @@ struct PartOfHeads {
   ParentSlice of;
 };
 
-// The GEMM with such a part.
+// Writes the GEMM for one part of a packed heads weight.
 ValueId part_of_heads(BlockWriter& w, const std::string& heads, ValueId x, const PartOfHeads& part,
                       bool bias) {
   Graph& graph = w.builder().graph();

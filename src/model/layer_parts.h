@@ -11,8 +11,8 @@ namespace tessera::model {
 // Queries and keys are normalized over each head, or over all heads of a token together.
 enum class HeadNormForm : uint8_t { kAbsent, kPerHead, kWhole };
 
-// Variants of a router and experts; the default is that of Mixtral. Biases: of the router's logits
-// and of both matrices of an expert.
+// Variants of a router and experts; the default is the variant of Mixtral. Biases: of the router's
+// logits and of both matrices of an expert.
 struct ExpertsForm {
   GateForm gate = GateForm::kSilu;
   bool biases = false;

@@ -272,7 +272,7 @@ void add_layer(const ModelConfig& m, const LlamaForm& form, const FileLayer& lay
   if (form.sinks) list.same(n.ours + "attn.sinks", n.theirs + "self_attn.sinks", {n.H});
 }
 
-// The tensors of a module of multi-token prediction that are not those of its layer.
+// Adds the tensors of a module of multi-token prediction, except the tensors of its layer.
 void add_mtp_module(const ModelConfig& m, const FileLayer& layer, HfTensorList& list) {
   const int64_t F = m.hidden;
   list.same(layer.ours + "embedding_norm.gain", layer.theirs + "enorm.weight", {F});

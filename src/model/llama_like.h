@@ -47,7 +47,7 @@ std::vector<FileLayer> file_layers(const ModelConfig& m);
 // Latent attention has names that its family adds.
 void add_llama_tensors(const ModelConfig& m, const LlamaForm& form, HfTensorList& list);
 
-// The names in a folder of Hugging Face of the router and the experts of a layer: below
+// Hugging Face's names of a layer's router and experts: below
 // model.layers.I.<module>, gate.weight is the router and experts.J.<gate, value, down>.weight are
 // the matrices of expert J.
 struct ExpertNames {

@@ -10,7 +10,7 @@
 
 namespace tessera::model {
 
-// How RoPE frequencies are scaled for contexts longer than that of the training before. kDynamic
+// How RoPE frequencies are scaled for contexts longer than the original training context. kDynamic
 // scales as kLinear, but only in longer sequences, which are rejected; so nothing is scaled.
 enum class RopeType : uint8_t { kLlama3, kLinear, kDynamic, kYarn, kLongrope };
 constexpr const char* enum_names(RopeType) { return "llama3|linear|dynamic|yarn|longrope"; }

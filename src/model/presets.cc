@@ -43,7 +43,7 @@ std::vector<std::string> preset_names() {
 
 namespace {
 
-// Lists of layers that a preset gave lose the numbers of layers that the model has not.
+// Removes layer numbers beyond the model's layers from lists that the preset set.
 void fit_lists(ModelConfig& config) {
   ModelConfig preset;
   if (config.preset.empty() || !apply_preset(config.preset, preset)) return;

@@ -158,8 +158,9 @@ constexpr int64_t kContext = 1024;
 GeluForm read_feed_forward(const HfReader& in, const char* otherwise) {
   const auto inner = in.get<std::string>("feed_forward_proj", otherwise);
   if (!inner.starts_with("gated-gelu"))
-    in.refuse("feed_forward_proj", inner,
-              "Tessera computes gated-gelu in this family: T5 1.1 and mT5, not the first T5");
+    in.refuse(
+        "feed_forward_proj", inner,
+        "Tessera computes gated-gelu in this family: T5 1.1 and mT5, not the original T5 (v1.0)");
   in.must_be("is_gated_act", true, "a feed-forward layer without a gate in this family");
   const std::string name = inner == "gated-gelu" ? "gelu_new" : inner.substr(6);
   return gelu_of(in, "dense_act_fn", name.c_str());

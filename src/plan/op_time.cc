@@ -49,8 +49,8 @@ double tiled_s(const GemmShape& s, const Tile& tile, int64_t split, const Device
   const double depth = ratio(s.k, split) + kTileOverhead;
   const double one = 2 * real_product(tile.rows * tile.columns, depth, d.processors) /
                      (rate_of(s, d) * d.matrix_efficiency * tile.share);
-  // In a partial last wave, idle processors leave clock and bandwidth to the others, so its time is
-  // the mean of that of a full wave and its share of a full wave.
+  // In a partial last wave, idle processors leave clock and bandwidth to the others, so it is
+  // charged the mean of one full wave and its share of a full wave.
   const double waves = ratio(blocks, d.processors);
   const double effective = waves < 1 ? 1 : 0.5 * (std::ceil(waves) + waves);
   // Split-k writes and reads f32 partial sums: 8 bytes per element and split.

@@ -27,7 +27,8 @@ namespace tessera::plan {
 struct SearchResult;
 
 struct SearchRequest {
-  compile::CompileRequest base;  // model, precision, options; of its layout what is not searched
+  compile::CompileRequest base;  // model, precision, options, and the part of its
+                                 // layout that is not searched
   int64_t devices = 1;
   int64_t global = 1;  // sequences per step
   // Batches of earlier steps (batch.warmup_sizes), which data × micro must divide too.

@@ -129,8 +129,8 @@ class Bounds {
 
   // Compiles the blocks of these candidates, on as many threads as the request has.
   void compile_blocks(const std::vector<const Candidate*>& candidates);
-  // Returns a lower bound of the largest arena from blocks that are compiled already: those of the
-  // next smaller micro-batch. 0: there are none.
+  // Returns a lower bound of the largest arena from blocks that are already compiled for the
+  // next smaller micro-batch. Returns 0 if there are none.
   int64_t bytes_by_smaller_micro(const Candidate& candidate);
   Bound quick(const Candidate& candidate);
   Bound closer(const Candidate& candidate);

@@ -72,8 +72,8 @@ std::vector<std::string> names_of(std::span<const RunData> runs) {
 std::string page(std::span<const RunData> runs, const PageOptions& options) {
   if (runs.empty()) throw Error("a report needs at least one run");
   const std::string footer = fmt::format(
-      "tessera {} · {}. Thin lines: recorded values, reduced to at most {} points per line, of "
-      "which the smallest and the largest of each interval are kept. Thick lines, from 200 steps "
+      "tessera {} · {}. Thin lines: recorded values, reduced to at most {} points per line: the "
+      "smallest and the largest of each interval. Thick lines, from 200 steps "
       "on: "
       "two-sided exponential average over 1/200 of the recorded steps.",
       escaped(options.version), runs.size() == 1 ? "1 run" : fmt::format("{} runs", runs.size()),

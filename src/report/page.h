@@ -35,8 +35,8 @@ std::string page(std::span<const RunData> runs, const PageOptions& options);
 // Text in HTML: <, >, &, quotes and control characters are escaped.
 std::string escaped(std::string_view text);
 
-// The names that the page uses for the runs: those of their directories, with the path where two
-// are equal.
+// Returns the names that the page uses for the runs: the names of their directories, or the paths
+// of directories with equal names.
 std::vector<std::string> names_of(std::span<const RunData> runs);
 
 // Series longer than this are reduced (report/reduce.h).

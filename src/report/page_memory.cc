@@ -14,7 +14,7 @@ using Bytes = std::optional<double>;
 
 constexpr double kGibi = 1 << 30;
 
-// Formats bytes next to others of which `most` are the largest. Figures of a row have one unit,
+// Formats a figure of a row whose largest figure is `most` bytes. Figures of a row have one unit,
 // unless one of them would be 0.00 GiB.
 std::string memory_text(Bytes bytes, double most) {
   if (!bytes) return "–";

@@ -32,7 +32,8 @@ class SvgAxis {
 // the range is a point.
 std::vector<Tick> round_ticks(double low, double high);
 // Returns the ticks of a logarithmic axis from 10^low to 10^high: 1, 2 and 5 times powers of ten;
-// powers of ten only, if these are many; those of round_ticks() if the range has fewer than two.
+// powers of ten only, if these are many; the ticks of round_ticks() if the range has fewer than
+// two.
 std::vector<Tick> log_ticks(double low, double high);
 
 // Returns the estimated width of a text of a chart's labels in pixels.

@@ -58,8 +58,8 @@ class Engine {
   // Must be called after the host has written to a result of view().
   void written(const TensorView& view) const;
 
-  // The blocks of moments in 8 bits that have those of a shard with StateShard::scales. On a GPU
-  // both views are new copies on the host.
+  // The blocks of 8-bit moments that contain the moments of a shard with StateShard::scales. On a
+  // GPU both views are new copies on the host.
   struct MomentBlocks {
     TensorView codes, scales;  // [64 · blocks] u8, [blocks] f32
     MomentCode code = MomentCode::kSigned;

@@ -22,7 +22,7 @@ class Executor {
   // run() in two parts, for runs that are graph launches: a second run may start before the first
   // one is finished, so the device executes both without a pause. finish() waits for the oldest
   // run, and `report` belongs to that run until the next start() or finish(). If the update of a
-  // run was skipped, so is that of a run that started before finish() (kPreviousSkipped).
+  // run was skipped, a run that started before finish() skips its update too (kPreviousSkipped).
   virtual bool can_run_ahead() const = 0;
   virtual void start() = 0;
   virtual void finish() = 0;

@@ -168,7 +168,7 @@ bool TransferQueues::may_lead(const ActiveCall& a) const {
   return may_lead_.ops[bound_.program().call(a.call).segment][a.op];
 }
 
-// Starts the transfer of a queue's second call while that of the first is in progress, so that the
+// Starts the transfer of a queue's second call while the first one is in progress, so that the
 // link does not pause between them. Returns true if it did.
 bool TransferQueues::lead(Pending& queue) {
   if (queue.size() < 2) return false;

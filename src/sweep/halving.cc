@@ -23,7 +23,7 @@ std::vector<Rung> rungs_of(int64_t trials, int64_t steps, const Halving& halving
     const int64_t own = (steps + divisor - 1) / divisor;
     const int64_t before = rungs.empty() ? 0 : rungs.back().steps;
     if (divisor == 1 || (own >= halving.least && own > before && own < steps)) {
-      // If this rung has the trials of the one before, that one stopped none of them.
+      // A previous rung with the same trials stopped none, so it is dropped.
       if (!rungs.empty() && rungs.back().trials == rest) rungs.pop_back();
       rungs.push_back({own, rest});
     }

@@ -182,7 +182,7 @@ SweepRecord read_record(const Path& file, const Definition& definition,
   const Tree& theirs = member(stored, "sweep", file);
   if (to_json(theirs) != ours)
     throw Error(
-        "{} is that of another sweep: its run file, keys, ranges, method, seed, ranks, rungs or "
+        "{} belongs to another sweep: its run file, keys, ranges, method, seed, ranks, rungs or "
         "data differ. Repeat the command of that sweep to continue it, or choose another directory "
         "with "
         "--out.",

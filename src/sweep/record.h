@@ -70,7 +70,7 @@ struct SweepRecord {
   int64_t steps_in_full() const;
 };
 
-// Returns the name of a trial's directory, relative to that of the sweep: "trials/007".
+// Returns the path of a trial's directory, relative to the sweep's: "trials/007".
 std::string directory_of(size_t trial);
 
 Tree as_tree(const SweepRecord& record);

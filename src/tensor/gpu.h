@@ -1,5 +1,5 @@
 // The GPU of this process: its memory, streams, events and graphs, with vendor-neutral names. A
-// build without the CUDA toolkit uses gpu/absent.cc, of which only why_no_gpu(), use_gpu() and
+// build without the CUDA toolkit uses gpu/absent.cc; then only why_no_gpu(), use_gpu() and
 // compiled_gpu_architectures() may be called. docs/decisions/cuda.md explains how the parts are
 // used.
 //

@@ -15,7 +15,7 @@
 namespace tessera::train {
 
 // The program of a run's engine that leaves the sums of answers under the present weights in the
-// value `logits`, if the objective compares answers: that of validation.
+// value `logits`, if the objective compares answers: the validation program.
 constexpr size_t kAnswersProgram = 1;
 
 // Returns the index of the program that leaves those under the reference model of dpo, ipo and kto.
@@ -58,7 +58,7 @@ std::vector<double> sums_of_pairs(AnswerPass& pass, int64_t pairs,
                                   const std::function<void(int64_t)>& on_progress);
 
 // Sets z of kto in the batch of a program of `engine`: the mean over the global batch of the
-// log-probabilities of answers to other prompts, less those of the reference model, or 0 if that is
+// log-probabilities of answers to other prompts, minus the reference model's, or 0 if that is
 // negative. No gradient passes through it, so it is computed before the step, with the same
 // weights. Each row gets it in place of the reference of its second text. Does nothing for other
 // objectives. Collective; `world` is null for one rank.

@@ -21,7 +21,7 @@ class LoadedMoments {
   explicit LoadedMoments(const runtime::Engine& engine) : engine_(engine) {}
 
   // Returns memory for the moments of a shard, in the shape of its box. Shards must be given in the
-  // order of local_state(): those of another group of weights or layer end the earlier ones, whose
+  // order of local_state(): shards of another group of weights or layer end the earlier ones, whose
   // views are then invalid.
   TensorView view(const StateShard& shard);
   // Quantizes the moments so far. Must be called after the last shard has been read.

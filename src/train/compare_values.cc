@@ -34,7 +34,7 @@ struct Found {
 };
 
 // Returns the axes over which ranks hold the same bytes. A pipeline stage that has a value has all
-// of it, except for values of which every rank owns a shard.
+// of it, unless every rank owns a shard of the value.
 std::vector<AxisKind> copy_axes(const Mesh& mesh, const Sharding& place) {
   std::vector<AxisKind> axes;
   for (const AxisKind a : Enumerators<AxisKind>())
@@ -275,7 +275,7 @@ double rounding_scale(model::Family family) {
 
 // A score that is rounded to 16 bits may route a token to another expert, which replaces its
 // output by one of equal size: for a share s of the tokens a relative difference of sqrt(2 s).
-// Returns that of one token, or of one in 1,000, in a micro-batch.
+// Returns the difference for one token, or for one in 1,000, in a micro-batch.
 double routing_difference(const compile::CompileRequest& r) {
   if (r.model.experts == 0) return 0;
   const auto tokens = static_cast<double>(r.sequences * r.tokens);

@@ -64,7 +64,7 @@ void apply_peft_settings(config::RunConfig& config) {
         config.source, config.lora.from, different);
   if (peft.dora() && config.objective.reference == config::ReferenceSource::kAdaptersOff)
     throw Error(
-        "{}: objective.reference = adapters_off is for lora.kind = lora, but the adapters of "
+        "{}: objective.reference = adapters_off requires lora.kind = lora, but the adapters of "
         "lora.from = {} are of the kind dora. Use precomputed.",
         config.source, config.lora.from);
   config.lora.rank = peft.rank;

@@ -12,7 +12,7 @@ struct RunFile {
   std::string source;  // its path, for messages
 };
 
-// Reads a run file. A name without a folder that is not a file may be that of a recipe that the
+// Reads a run file. A name without a folder that is not a file may be the name of a recipe that the
 // program contains, such as pythia-70m. Throws Error if the file cannot be read or is not YAML.
 RunFile read_run_file(const Path& path);
 

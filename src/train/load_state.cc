@@ -62,7 +62,7 @@ void load_shard(checkpoint::CheckpointReader& checkpoint, const StateShard& shar
 }
 
 // ---- Converts Adafactor's factored second moments (Shazeer & Stern 2018) of packed weights, such
-// as query, key and value in one matrix, to those of their parts.
+// as query, key and value in one matrix, to the moments of their parts.
 
 namespace {
 

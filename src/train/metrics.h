@@ -47,8 +47,8 @@ struct RouterMetrics {
 };
 
 // Figures of a loss over pairs of answers, means over the pairs of a step. Rewards are those of the
-// objective (docs/objectives.md). Of kto, which has single answers, the figures of the chosen are
-// means over desirable answers, those of the rejected over undesirable ones.
+// objective (docs/objectives.md). For kto, which has single answers, figures of chosen answers are
+// means over desirable answers, figures of rejected answers over undesirable ones.
 struct PreferenceMetrics {
   double chosen_reward = 0, rejected_reward = 0;
   double accuracy = 0;  // share of pairs whose chosen answer has the larger reward; none for kto

@@ -27,7 +27,7 @@ class NoiseScale {
  public:
   static constexpr double kDecay = 0.95;  // weight of the earlier measurements
 
-  // Adds the measurement of one step: the gradient of the step, and that of a smaller part of it. A
+  // Adds the measurement of one step: the gradient of the step, and of a smaller part of it. A
   // norm that is not finite is ignored.
   void add(const GradientOfBatch& part, const GradientOfBatch& step);
   // Returns the noise scale in samples; nothing before the first measurement, or while a mean is

@@ -17,7 +17,7 @@ PreferenceMetrics preference_of(const config::ObjectiveSection& objective, const
 
 // Returns the losses of the first pairs of a set, those of `sums` [pairs, kAnswersPerRow,
 // kAnswerColumns]. What the loss reads from the batch of a step, z of kto and the number of
-// tokens of orpo, is that of these pairs together.
+// tokens of orpo, is computed over these pairs together.
 std::vector<kernels::PairLoss> losses_of_pairs(const config::ObjectiveSection& objective,
                                                const data::PreferenceData& data,
                                                std::span<const double> sums);

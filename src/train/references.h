@@ -22,15 +22,15 @@ namespace tessera::train {
 // ends.
 struct ReferencePass {
   Path run;                           // the run directory
-  Path checkpoint;                    // that the weights come from; empty: they are initial weights
+  Path checkpoint;                    // the source of the weights; empty: initial weights
   bool has_reference_weights = true;  // false: the run resumes, so its weights have been trained
   std::function<void(const std::string&)> say;    // a line for the log
   std::function<void(const std::string&)> doing;  // reports an activity to the monitor
 };
 
-// Gives each of the sets the log-probabilities under the reference model, from its file of the run
+// Gives each dataset the log-probabilities under the reference model, from its file of the run
 // or by a pass over the data. Collective; the trainer has its weights, and no step has been
-// prepared. Throws Error if the run resumes without a file, unless the reference are the weights
+// prepared. Throws Error if the run resumes without a file, unless the reference is the weights
 // without adapters, which a run does not change; and if a log-probability is not finite.
 void set_references(const config::RunConfig& config, Trainer& trainer,
                     std::span<data::PreferenceData* const> sets, comm::World& world,

@@ -97,7 +97,7 @@ struct ValidationSpec {
   data::DatasetSpec spec;  // the one dataset that ValidationData reads
 };
 
-// Returns the sets of data.validation, each whole. If there are none, returns the second part of
+// Returns the datasets of data.validation, unsplit. If there are none, returns the second part of
 // data.split of each training dataset, if that part is not empty.
 std::vector<ValidationSpec> validation_specs(const config::RunConfig& config, int64_t vocabulary);
 // Returns the same with the settings of `training`, such as span corruption.

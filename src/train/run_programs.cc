@@ -185,7 +185,8 @@ void require_memory(const config::RunConfig& config, const Program& program, int
                             gib(bytes + outside));
     return fits;
   };
-  // Runs that train the same come first. The others are suggested only if none of these fits.
+  // Alternatives that do not change the training come first. The others are suggested only if none
+  // of these fits.
   std::string fits = fitting(smaller_runs(config, target));
   if (fits.empty()) {
     fits = fmt::format(

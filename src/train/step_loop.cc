@@ -72,7 +72,7 @@ void StepLoop::catch_up() {
   if (lacks[1] > 0) evaluate(step);
 }
 
-// Ends the run because a number is not finite. `updated`: step r is done, and the loss is that of
+// Ends the run because a number is not finite. `updated`: step r is done, and the loss belongs to
 // its new weights, which are not saved. Otherwise step r changed nothing, and the state before it
 // is saved if its loss is finite. The update of that state is not finite, so the message names the
 // checkpoint before it as the last good one.
@@ -386,7 +386,7 @@ void StepLoop::finish() {
   if (reporter_.record()) reporter_.record()->finish();
 }
 
-// Handles an error: saves the last completed step if the state is that of the step and all ranks
+// Handles an error: saves the last completed step if the state belongs to that step and all ranks
 // have the same error.
 void StepLoop::end_with(const std::exception& error) {
   if (dynamic_cast<const NumericError*>(&error) != nullptr)

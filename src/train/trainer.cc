@@ -31,8 +31,8 @@ namespace tessera::train {
 namespace {
 
 // Indices of the programs; kRamp is the first one of the batch-size warm-up. The program of one
-// micro-batch for the gradient-noise scale is after those, and that of the reference model, where
-// it has one of its own, is the last (train/answer_sums.h).
+// micro-batch for the gradient-noise scale is after those; the reference model's program, if it is
+// a separate one, is last (train/answer_sums.h).
 constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;
 static_assert(kAnswersProgram == kValidate);
 
@@ -241,8 +241,8 @@ void Trainer::load(checkpoint::CheckpointReader& checkpoint, config::Load what) 
     const bool is_adapter =
         config_.lora.rank > 0 && shard.role == Role::kWeight && !program()[shard.weight].frozen;
     const bool is_score = shard.name == model::kScoreHead;
-    // Adapters that the checkpoint does not have start with those of a PEFT folder, or with their
-    // initial values. A score head that it does not have starts with its initial values.
+    // Adapters that the checkpoint does not have start with the weights of a PEFT folder, or with
+    // their initial values. A score head that it does not have starts with its initial values.
     if ((is_adapter || is_score) && fresh && checkpoint.find(shard.name) == nullptr) {
       const bool from_peft = peft && !is_score;
       if (!from_peft && !is_magnitude(shard)) {
@@ -329,7 +329,7 @@ StepResult Trainer::step(int64_t step, double learning_rate, data::BatchSource& 
 }
 
 // Returns true if the step can be started ahead. A step of another program uses other streams,
-// which do not wait for those of this one.
+// which do not wait for the streams of this one.
 bool Trainer::can_start_step(int64_t step) const {
   const size_t program = program_of(config_.batch, step);
   // estimate_kl() needs the weights that the step before leaves.

@@ -3,7 +3,8 @@
 //
 // The difficulty is naming. A value must have the same key on every layout, although layouts differ
 // in sharding, conversions, recomputation and the order of sums. Conversions keep the key of their
-// input, recomputed values that of the original, and values without a counterpart are not recorded.
+// input, recomputed values the key of the original, and values without a counterpart are not
+// recorded.
 #include "train/value_record.h"
 
 #include <algorithm>
@@ -204,7 +205,7 @@ void ValueRecorder::record(const runtime::OpEvent& e, ValueId v, const TensorVie
   all_.records.push_back(std::move(r));
 }
 
-// Returns a view of all sequences of a value of which the op reads a chunk.
+// Returns a view of all sequences of a value that the op reads in chunks.
 TensorView ValueRecorder::all_of(const runtime::OpEvent& e, ValueId v,
                                  const TensorView& view) const {
   return view.shape == program_[v].local() ? view : runtime::whole_of(view, e.op.op->chunk);

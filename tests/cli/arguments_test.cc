@@ -97,5 +97,16 @@ TEST(Arguments, HelpShowsUsageDefaultsAndAnExample) {
     EXPECT_NE(help.find(part), std::string::npos) << help;
 }
 
+// A negative default means that the option is not given, so the help must not print it.
+TEST(Arguments, HelpOmitsNegativeDefaults) {
+  int64_t n = -1, none = 0;
+  Arguments a("verb", "Does it.", "tessera verb x");
+  a.option(n, "--step", "N", "which step");
+  a.option(none, "--limit", "N", "how many; 0: all");
+  const std::string help = a.help();
+  EXPECT_NE(help.find("--step N   which step\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("--limit N  how many; 0: all (default 0)\n"), std::string::npos) << help;
+}
+
 }  // namespace
 }  // namespace tessera::cli

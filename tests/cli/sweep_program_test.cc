@@ -186,9 +186,9 @@ TEST_F(SweepProgram, NonsenseIsRefusedBeforeAnyTrial) {
       {"schedule.steps=10,20", "cannot be varied"},
       {"optimizer.learning_rate=1e-4..1e-2 --method bayes", "expected random or grid"},
       {"optimizer.learning_rate=1e-4..1e-2 --trials 0", "expected 1 to"},
-      {"optimizer.learning_rate=1e-4..1e-2 --points 3", "is for --method grid"},
+      {"optimizer.learning_rate=1e-4..1e-2 --points 3", "requires --method grid"},
       {"optimizer.learning_rate=1e-4..1e-2 --halving 0", "expected 1 to"},
-      {"optimizer.learning_rate=1e-4..1e-2 --finalists 2", "is for --halving"},
+      {"optimizer.learning_rate=1e-4..1e-2 --finalists 2", "requires --halving"},
       {"optimizer.learning_rate=1e-4..1e-2 --halving 2 --finalists 0", "expected 1 to"},
       {"layout.data=1,2 batch.micro=1", "its layout has 2 ranks, but -n is 1"}};
   for (const auto& [arguments, message] : wrong) {

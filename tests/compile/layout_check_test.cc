@@ -207,7 +207,7 @@ TEST(LayoutCheck, StagesHoldAllLayers) {
   EXPECT_EQ(said(l), "layout.pipeline = 8: 6 layers make at most 7 stages.");
   l.pipeline = 2;
   l.interleave = 2;
-  EXPECT_NE(said(l).find("is for pipeline_schedule: interleaved_1f1b"), std::string::npos);
+  EXPECT_NE(said(l).find("requires layout.pipeline_schedule: interleaved_1f1b"), std::string::npos);
   l.interleave = 8;
   EXPECT_EQ(said(l), "layout.interleave = 8: 6 layers make at most 7 chunks.");
   l.interleave = 1;
@@ -252,7 +252,7 @@ TEST(LayoutCheck, ContextMethodsFitTokensAndHeads) {
   EXPECT_NE(said(l).find("into 2 x layout.context = 256 chunks, but 128 is not"), std::string::npos)
       << said(l);
   l.context_method = compile::ContextMethod::kHeads;
-  EXPECT_NE(said(l).find("layout.context_balance = true is for layout.context_method = gather"),
+  EXPECT_NE(said(l).find("layout.context_balance = true requires layout.context_method = gather"),
             std::string::npos)
       << said(l);
   l.context_balance = false;

@@ -151,7 +151,7 @@ TEST(RunConfig, ChecksInstructionsAndObjective) {
   says({"data.objective=span_corruption", "data.noise_density=1"}, "data.noise_density = 1");
   says({"data.objective=span_corruption", "data.mean_span=0.5"}, "data.mean_span = 0.5");
   says({"data.objective=span_corruption", "data.intra_document_masking=true"},
-       "is for next tokens");
+       "is supported only with data.objective = next_token");
   says({"data.objective=span_corruption"}, "needs an encoder");
   says({"data.intra_document_masking=true"}, "no error");
   says({"data.target_length=4"}, "has no encoder");
@@ -217,7 +217,7 @@ TEST(RunConfig, DataSetsComeWithWeightsAndNames) {
             "run.yaml:1:17: data.train: found the number 3, expected a PREFIX or {prefix: PREFIX, "
             "weight: NUMBER}");
   EXPECT_EQ(error_of("data: { validation: [a/v, b/v] }"),
-            "run.yaml:1:27: data.validation: two sets have the name 'v'. Give one as {name: …, "
+            "run.yaml:1:27: data.validation: two datasets have the name 'v'. Give one as {name: …, "
             "prefix: b/v}.");
 }
 

@@ -97,7 +97,7 @@ TEST(Expression, L7_HostileExpressionsAreRefused) {
        {"(a+)+b", "(a|a)*b", "(a|aa)+c", "(?:a*)*b", "(.*)*x", "(?>(a|a)*b)|c", "a+b", "a++b|a",
         "a*a*a*a*b", "(?=a*b)a|[^a]", "[ab]+c", "(ab)+c", "[\\s\\S]*?x", "\\p{L}+(?=\\p{N})"}) {
     const auto start = std::chrono::steady_clock::now();
-    EXPECT_NE(message(pattern).find("can need more time than in proportion"), std::string::npos)
+    EXPECT_NE(message(pattern).find("can take more than linear time"), std::string::npos)
         << pattern << " gave: " << message(pattern);
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << pattern;
   }

@@ -183,7 +183,7 @@ TEST_F(TaskTest, MissingExamplesAreExplained) {
       EXPECT_NE(text.find(part), std::string::npos) << part << " is not in " << text;
   };
   expect_parts(why(task, ""), {folder_.string(), "d.jsonl", "data/eval", "choices, gold, query",
-                               "--data FOLDER", "$TESSERA_EVAL_DATA"});
+                               "--data DIR", "$TESSERA_EVAL_DATA"});
   expect_parts(why(task, "elsewhere"), {"in elsewhere, " + folder_.string() + "."});
   expect_parts(why("piqa", "elsewhere"), {"in elsewhere."});
   expect_parts(why("openbook_qa", folder_.string()),

@@ -68,7 +68,8 @@ TEST(Rotary, ScaleLowersSlowFrequencies) {
   EXPECT_TRUE(slow > 5 && fast > 5 && between > 1) << slow << " " << fast << " " << between;
 }
 
-// Frequencies that transformers 5.23 gives for a head of 16, base 10,000 and a first context of 64.
+// Frequencies that transformers 5.23 gives for a head of 16, base 10,000 and an original context
+// of 64.
 TEST(Rotary, FrequenciesAreThoseOfTheReference) {
   const std::vector<double> dividers = {1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7};
   const std::pair<RotaryScale, std::vector<double>> cases[] = {

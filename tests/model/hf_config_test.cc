@@ -194,7 +194,7 @@ TEST(HfConfig, ReadsTheScaleOfPhi3) {
     EXPECT_DOUBLE_EQ(m.rope_scaling.factor, 4);  // 256 / 64
     EXPECT_EQ(m.rope_scaling.long_factor, (std::vector<double>{2, 3, 4, 5}));
   }
-  // The first context is a key of the file, 4096 where it is absent, whatever rope_scaling says.
+  // The original context is a key of the file, 4096 where it is absent, whatever rope_scaling says.
   const ModelConfig absent = read(small("phi3", R"(, "rope_scaling": {"type": "longrope",
       "original_max_position_embeddings": 64, )" + factors +
                                                     "}"));
@@ -448,15 +448,15 @@ constexpr Refused kRefused[] = {
      "transformers reads rope_type in this family"},
     {R"({"model_type": "gemma3_text", "rope_parameters": {"sliding_attention":
          {"rope_type": "linear", "factor": 8.0}}})",
-     "layers with a window are turned unscaled"},
+     "layers with a window use unscaled RoPE"},
     {R"({"model_type": "gemma3"})", "model_type is gemma3: this version reads"},
-    {R"({"model_type": "llama", "rope_scaling": 3})", "rope_scaling is no object"},
+    {R"({"model_type": "llama", "rope_scaling": 3})", "rope_scaling is not an object"},
     {R"({"model_type": "llama", "num_key_value_heads": 5})", "does not divide num_attention_heads"},
     {R"({"model_type": "gpt_neox", "head_dim": 64})", "head_dim is 64"},
     {R"({"model_type": "gpt_neox", "rotary_pct": 0})", "expected an even number of 2 or more"},
     {R"({"model_type": "llama", "sliding_window": 16})", "LLaMA attends to the whole text"},
     {R"({"model_type": "llama", "rope_parameters": {"rope_theta": 9, "partial_rotary_factor": 0.5}})",
-     "turned whole"},
+     "applies RoPE to the whole head"},
     {R"({"model_type": "llama", "rope_parameters": {"rope_type": "llama3", "factor": 8}})",
      "low_freq_factor is absent"},
     {R"({"model_type": "qwen2", "rope_parameters": {"full_attention": {"rope_theta": 9}}})",

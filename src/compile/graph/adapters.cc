@@ -49,7 +49,7 @@ class TargetNames {
   }
 
   // Returns true if the policy has an adapter for a part of a weight, or for a weight that has no
-  // parts. `matrix` is the name of the weight without its suffix, followed by that of the part.
+  // parts. `matrix` is the name of the weight without its suffix, followed by the name of the part.
   bool is_target(const AdapterPolicy& policy, const std::string& weight,
                  const std::string& matrix) const {
     if (policy.targets.empty()) return !is_of_experts(matrix);
@@ -57,8 +57,8 @@ class TargetNames {
                        [&](const std::string& t) { return names(t, weight, matrix); });
   }
 
-  // Throws Error that lists the possible names if a target names none of `weights`, of which each
-  // has a list of matrices.
+  // Throws Error that lists the possible names if a target matches none of `weights` (weight name →
+  // names of its matrices).
   void require(const AdapterPolicy& policy,
                const std::map<std::string, std::vector<std::string>>& weights) const {
     std::vector<std::string> known;
@@ -319,7 +319,7 @@ class Choice {
     }
     return chosen;
   }
-  // Throws Error if a target names no weight for which of() was called.
+  // Throws Error if a target matches no weight that was passed to of().
   void require() const { targets_.require(policy_, weights_); }
 
  private:

@@ -1,5 +1,5 @@
 // Reverse-mode differentiation of one block. The ops are visited in reverse order; each rule adds
-// its contributions to the gradients of its inputs (graph/gradients.h joins several by a sum). The
+// its contributions to the gradients of its inputs (class Gradients in ir/builder.h adds them). The
 // gradients at the borders are values of their own, d_hidden' (in) and d_hidden (out), so that
 // blocks can be compiled separately.
 #include "base/error.h"

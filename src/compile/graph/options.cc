@@ -38,7 +38,7 @@ void materialize_attention(Graph& graph, bool half) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& fused) {
     if (fused.separate_kv || fused.mask != Mask::kNothing)
       throw Error(
-          "compiler.attention = unfused is for causal attention within one text, not for an "
+          "compiler.attention = unfused supports only causal attention within one text, not an "
           "encoder or data.intra_document_masking. Set it to fused, or data.intra_document_masking "
           "to false.");
     Builder b(graph, block.forward, index_of(graph, op), "");

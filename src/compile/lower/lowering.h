@@ -26,7 +26,7 @@ struct Lowering {
   const StagesOfBlocks& holders;
   LoweredGraph out;
   ValueVector local;  // for the target: the operands of its op, as one rank stores them
-  // Per stream: the buffer kind that blocks read, and that of its gradient.
+  // Per stream: the buffer kind that blocks read, and the buffer kind of its gradient.
   EnumArray<HiddenStream, BufferKindId> streams, stream_gradients;
   std::map<std::pair<BufferKindId, bool>, ValueId> flats;
   std::map<BlockId, std::vector<std::pair<Op, ValueId>>> packs;  // GEMMs and packed weights

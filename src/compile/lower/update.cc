@@ -2,8 +2,8 @@
 //
 // What a group keeps depends on its optimizer and precision: a master copy in f32 if the weights
 // are rounded or averaged, moments as the traits of the optimizer state, the iterate z of
-// schedule_free, and the exponential mean of `optimizer.ema`. All are flat buffers, of which a rank
-// has its shard with ZeRO. Moments in 8 bits have a buffer of scales, one per block, as well. The
+// schedule_free, and the exponential mean of `optimizer.ema`. All are flat buffers; with ZeRO
+// a rank has its shard of them. Moments in 8 bits also have a buffer of scales, one per block. The
 // mean is an op after the update, which reads the master copy where there is one, so it is the same
 // for every optimizer.
 #include "compile/lower/lowering.h"

@@ -46,7 +46,8 @@ struct PipelineShape {
   int64_t chunks() const { return stages * interleave; }
 };
 
-// Returns the most (micro-batch, chunk) pairs that `stage` may have started and not finished.
+// Returns the maximum number of (micro-batch, chunk) pairs that `stage` may have started and not
+// finished.
 int64_t most_in_flight(const PipelineShape& shape, int64_t stage);
 
 // Returns the actions of each stage in order. Within a chunk and a kind, micro-batches are in

@@ -14,7 +14,7 @@ namespace tessera::compile {
 namespace {
 
 constexpr const char* kLetters[] = {"F", "B", "W"};
-constexpr const char* kWords[] = {"forward", "backward", "weights' part of backward"};
+constexpr const char* kWords[] = {"forward", "backward", "weight-gradient part of the backward"};
 constexpr const char* kColors[] = {"#9ecae1", "#a1d99b", "#fdd0a2"};
 
 // Pixels.

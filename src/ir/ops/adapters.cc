@@ -13,7 +13,7 @@ Shape with(const Shape& s, int64_t dim, int64_t n) {
   return Shape(std::move(dims));
 }
 
-// CHECKs that `part` has the extents of `all` but for dimension `dim`, of which it has a range that
+// CHECKs that `part` has the extents of `all` except in dimension `dim`, where it is a range that
 // begins at `first`.
 void check_part(const Op& op, const Shape& all, const Shape& part, int64_t dim, int64_t first) {
   CHECK(dim < all.rank() && part.rank() == all.rank() && with(all, dim, 1) == with(part, dim, 1) &&
@@ -23,7 +23,7 @@ void check_part(const Op& op, const Shape& all, const Shape& part, int64_t dim, 
 }
 
 std::vector<OutputSpec> infer_add(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 2, "add_part has the inputs base and change");
+  CHECK(in.size() == 2, "add_part expects base and change");
   const AddPart& a = op.as<AddPart>();
   check_part(op, in[0]->shape, in[1]->shape, a.dim, a.first);
   return {{"", in[0]->dtype, in[0]->shape}};
@@ -31,14 +31,14 @@ std::vector<OutputSpec> infer_add(const Op& op, const Inputs& in) {
 
 std::vector<OutputSpec> infer_take(const Op& op, const Inputs& in) {
   const TakePart& a = op.as<TakePart>();
-  CHECK(in.size() == 1 && a.dim < in[0]->shape.rank(), "take_part has the input x");
+  CHECK(in.size() == 1 && a.dim < in[0]->shape.rank(), "take_part expects x");
   const Shape part = with(in[0]->shape, a.dim, a.count);
   check_part(op, in[0]->shape, part, a.dim, a.first);
   return {{".part", in[0]->dtype, part}};
 }
 
 std::vector<OutputSpec> infer_squares(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 3, "adapted_squares has the inputs w, a and b");
+  CHECK(in.size() == 3, "adapted_squares expects w, a and b");
   const Shape &w = in[0]->shape, &a = in[1]->shape, &b = in[2]->shape;
   const int out = b.rank() - 1, contract = a.rank() - 1;
   CHECK(out >= 1 && contract >= 1 && w.rank() == out + contract && b[-1] == a[0],
@@ -64,7 +64,7 @@ void check_factors(const Op& op, const Shape& x, const Shape& factors, int64_t d
 
 std::vector<OutputSpec> infer_scale(const Op& op, const Inputs& in) {
   CHECK(in.size() == 3 && in[1]->shape == in[2]->shape,
-        "scale_part has the inputs x, magnitude and squares");
+        "scale_part expects x, magnitude and squares");
   const ScalePart& a = op.as<ScalePart>();
   check_factors(op, in[0]->shape, in[1]->shape, a.dim, a.first);
   return {{"", in[0]->dtype, in[0]->shape}};
@@ -72,13 +72,13 @@ std::vector<OutputSpec> infer_scale(const Op& op, const Inputs& in) {
 
 std::vector<OutputSpec> infer_scale_grad(const Op& op, const Inputs& in) {
   CHECK(in.size() == 3 && in[0]->shape == in[1]->shape,
-        "scale_part_grad has the inputs dy, x and squares");
+        "scale_part_grad expects dy, x and squares");
   const ScalePartGrad& a = op.as<ScalePartGrad>();
   check_factors(op, in[0]->shape, in[2]->shape, a.dim, a.first);
   return {{".gradient", a.accum_dtype, in[2]->shape}};
 }
 
-constexpr char kPart = 'z';  // the label of the dimension of which an operand has a part
+constexpr char kPart = 'z';  // the label of a dimension that is a part in one operand
 
 // The labels of a value of the shape `all`, those of a value that has a part of its dimension
 // `dim`, and those that may be split: the cut dimension only where the part is all of it.

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// y = base, with `change` added to the indices [first, first + n) of dimension `dim`, of which
-// `change` has n.
+// y = base, with `change` added to the indices [first, first + n) of dimension `dim`; n is the
+// extent of `change` in it.
 struct AddPart {
   static constexpr std::string_view kName = "add_part";
   enum In { kBase, kChange };
@@ -56,7 +56,7 @@ struct AdaptedSquares {
 };
 
 // y[…, m] = x[…, m] · magnitude[m] / sqrt(squares[m]) for the indices [first, first + n) of
-// dimension `dim` of x, of which magnitude and squares have n; x elsewhere.
+// dimension `dim` of x, in which magnitude and squares have the extent n; x elsewhere.
 struct ScalePart {
   static constexpr std::string_view kName = "scale_part";
   enum In { kX, kMagnitude, kSquares };

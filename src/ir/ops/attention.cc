@@ -54,7 +54,7 @@ std::vector<OutputSpec> infer_sinks_grad(const Op& op, const Inputs& in) {
   const AttentionSinksGrad& a = op.as<AttentionSinksGrad>();
   const Shape& out = in.at(1)->shape;
   CHECK(in.size() == 4 && out.rank() == 4 && in[3]->shape == out,
-        "attention_sinks_grad has the inputs sinks, out, lse and d_out");
+        "attention_sinks_grad expects sinks, out, lse and d_out");
   const Shape rows = a.by_head ? Shape{out[0], out[1], out[2]} : lse_shape(out);
   CHECK(in[2]->shape == rows && in[0]->shape == Shape{rows[1]},
         "attention_sinks_grad of sinks {}, out {}, lse {}", to_string(in[0]->shape), to_string(out),
@@ -109,8 +109,8 @@ std::vector<OutputSpec> infer_cached(const Op& op, const Inputs& in) {
   return {{"", in[0]->dtype, made}, {".cache", in[0]->dtype, {s[0], a.context, 2, s[2], s[4]}}};
 }
 
-// Returns the labels that can be split. Queries that see the keys up to their own place may be
-// split from their keys, of which each rank then has all.
+// Returns the labels that can be split. Causal queries with separate keys may be split: each rank
+// then has all keys.
 const char* split_labels(const Attention& a) {
   return a.separate_kv && !a.non_causal ? "btk" : "bk";
 }
@@ -223,7 +223,8 @@ double last_causal_pairs(int64_t t, int64_t s, int64_t window) {
          causal_pairs(static_cast<double>(s - t), window);
 }
 
-// Returns the most pairs of a rank that has the chunks r and 2C - 1 - r of s tokens, t in all.
+// Returns the maximum number of pairs of a rank that has the chunks r and 2C - 1 - r of s tokens, t
+// in all.
 double zigzag_causal_pairs(int64_t t, int64_t s, int64_t window) {
   const int64_t chunk = t / 2, chunks = s / chunk;
   const auto of_chunk = [&](int64_t k) {
@@ -242,12 +243,12 @@ double most_causal_pairs(const Value& queries, int64_t s, int64_t window) {
   return last_causal_pairs(t, s, window);
 }
 
-// Returns the keys of the whole sequence, of which a ring's rank has a block.
+// Returns the number of keys of the whole sequence; a rank of a ring has one block of them.
 int64_t keys_of(const Value& keys, const Attention& a) {
   return keys.shape[1] * std::max<int64_t>(a.ring, 1);
 }
-// Returns the ops among which the pairs of an attention are divided: the mean is that of one of
-// them.
+// Returns the number of visits over which the pairs are divided, so pairs / visits is the mean per
+// op.
 double visits_of(const Attention& a) { return a.visit > 0 ? static_cast<double>(a.ring) : 1.0; }
 
 // Returns the visible pairs of query and key. `kv` has the keys if they are an operand of their

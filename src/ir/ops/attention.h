@@ -24,7 +24,7 @@ struct Attention {
     kKv,     // keys and values of their own [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
     kBias,   // a table of biases by distance [K·G, N]
     kSinks,  // [K·G]
-    kMask,   // operand of the mask, i32; for documents with kKv those of the keys
+    kMask,   // operand of the mask, i32; for documents with kKv: documents of the keys
     kSamples,
     kStep,
     kPartOut,  // out and lse of the visits so far
@@ -34,9 +34,9 @@ struct Attention {
   double scale = 1;
   // V, the width of values, the first of D numbers; the rest of their rows is zero. 0: D.
   int64_t value_width = 0;
-  // Keys and values are an operand of their own: with `non_causal` those of another sequence, else
-  // all those of this one. A rank may have some of its queries, whose places follow from their
-  // sharding.
+  // Keys and values are a separate operand: from another sequence if `non_causal`, otherwise all
+  // keys and values of this sequence. A rank may have only some of its queries; their positions
+  // follow from their sharding.
   bool separate_kv = false;
   bool non_causal = false;  // a query sees all keys, not only those up to its own place
   int64_t window = 0;       // a query sees this many keys up to its own place; 0: all of them
@@ -48,8 +48,8 @@ struct Attention {
   int64_t key = 0;  // seed of the dropout mask
   // Ring attention (Liu et al. 2023): the keys are divided among `ring` ranks as the queries are,
   // and their blocks visit all ranks. With a `visit` from 1 to `ring` the operand is the block of
-  // that visit, visit − 1 ranks before this one, and out is f32. Documents are of all tokens. 0:
-  // all visits, which the pass `rotate_keys` replaces by an op each.
+  // that visit, visit − 1 ranks before this one, and out is f32. `documents` covers all tokens.
+  // visit = 0 stands for all visits; the pass `rotate_keys` replaces it with one op per visit.
   int64_t ring = 0, visit = 0;
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);

@@ -9,17 +9,17 @@ namespace tessera {
 namespace {
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 1, "{} has one input", name_of(op.kind()));
+  CHECK(in.size() == 1, "{} expects one input", name_of(op.kind()));
   return {{"", in[0]->dtype, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer_send(const Op&, const Inputs& in) {
-  CHECK(in.size() == 1, "send has one input");
+  CHECK(in.size() == 1, "send expects one input");
   return {};
 }
 
 std::vector<OutputSpec> infer_receive(const Op& op, const Inputs& in) {
-  CHECK(in.empty(), "receive has no input");
+  CHECK(in.empty(), "receive expects no input");
   const Receive& a = op.as<Receive>();
   return {{"", a.type, a.shape}};
 }

@@ -20,7 +20,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const DequantizeNf4& a = op.as<DequantizeNf4>();
   const int out = a.shape.rank() - static_cast<int>(a.contract);
   CHECK(out >= 1 && a.dim < out && std::ssize(in) == 3 * a.parts,
-        "dequantize_nf4 has codes, scales and levels of each part of {}", to_string(a.shape));
+        "dequantize_nf4 expects codes, scales and levels of each part of {}", to_string(a.shape));
   const int64_t inputs = a.shape.product(out, a.shape.rank());
   int64_t extent = 0;
   for (int64_t i = 0; i < a.parts; ++i) {
@@ -28,7 +28,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
     const Shape &codes = in[p.codes]->shape, &scales = in[p.scales]->shape;
     CHECK(in[p.codes]->dtype == DType::kU8 && in[p.scales]->dtype == DType::kU8 &&
               in[p.levels]->dtype == DType::kF32,
-          "{}: codes and scales are u8, levels f32", op.origin);
+          "{}: expected codes and scales in u8, levels in f32", op.origin);
     CHECK(codes.rank() == out + 2 && scales.rank() == out + 1 && codes[-1] == kNf4Bytes &&
               codes[out] * kNf4Block == inputs && in[p.levels]->shape.rank() == 1,
           "{}: codes {} and scales {} of {}", op.origin, to_string(codes), to_string(scales),

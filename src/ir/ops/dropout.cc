@@ -10,8 +10,7 @@ namespace {
 void check_probability(double p) { CHECK(p > 0 && p < 1, "dropout with p = {}", p); }
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 3 && in[1]->dtype == DType::kI64,
-        "dropout has the inputs x, samples and step");
+  CHECK(in.size() == 3 && in[1]->dtype == DType::kI64, "dropout expects x, samples and step");
   const Dropout& a = op.as<Dropout>();
   check_probability(a.p);
   std::vector<OutputSpec> out = {{"", in[0]->dtype, in[0]->shape}};
@@ -21,7 +20,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
 
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   CHECK(in.size() == 2 && in[1]->dtype == DType::kU8 && in[0]->shape == in[1]->shape,
-        "dropout_grad has the inputs dy and a mask");
+        "dropout_grad expects dy and a mask");
   check_probability(op.as<DropoutGrad>().p);
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }

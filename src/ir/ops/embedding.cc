@@ -9,14 +9,14 @@ namespace {
 
 std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->dtype == DType::kI32 && in[1]->shape.rank() == 2,
-        "embedding has the inputs ids and table");
+        "embedding expects ids and table");
   std::vector<int64_t> dims = in[0]->shape.dims();
   dims.push_back(in[1]->shape[1]);
   return {{"", in[1]->dtype, Shape(dims)}};
 }
 
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 2 && in[0]->dtype == DType::kI32, "embedding_grad has the inputs ids and dy");
+  CHECK(in.size() == 2 && in[0]->dtype == DType::kI32, "embedding_grad expects ids and dy");
   const EmbeddingGrad& a = op.as<EmbeddingGrad>();
   return {{".gradient", a.accum_dtype, {a.rows, in[1]->shape[-1]}}};
 }

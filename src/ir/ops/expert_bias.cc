@@ -19,7 +19,7 @@ void check(int64_t experts, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 3, "expert_bias has the inputs choice, weights and bias");
+  CHECK(in.size() == 3, "expert_bias expects choice, weights and bias");
   check(op.as<ExpertBias>().experts, in);
   const Shape& choice = in[0]->shape;
   return {{"", in[2]->dtype, {choice[0], choice[1], in[2]->shape[1]}}};
@@ -27,7 +27,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
 
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const ExpertBiasGrad& a = op.as<ExpertBiasGrad>();
-  CHECK(in.size() == 4, "expert_bias_grad has the inputs choice, weights, bias and dy");
+  CHECK(in.size() == 4, "expert_bias_grad expects choice, weights, bias and dy");
   check(a.experts, in);
   const Shape &choice = in[0]->shape, &bias = in[2]->shape;
   CHECK(in[3]->shape == (Shape{choice[0], choice[1], bias[1]}), "expert_bias_grad with dy {}",
@@ -41,7 +41,8 @@ ShardingRule sharding(const Op&, ValueSpan) {
   return {{"btk", "btk", "eh"}, {"bth"}, "btkeh", {{1}, {2}}};
 }
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
-  // The gradient of the weights is linear in the bias, that of the bias in the weights.
+  // The gradient of the weights is linear in the bias, and the gradient of the bias is linear in
+  // the weights.
   if (op.as<ExpertBiasGrad>().frozen)
     return {{"btk", "btk", "eh", "bth"}, {"btk"}, "btkeh", {{3}, {2}}};
   return {{"btk", "btk", "eh", "bth"}, {"btk", "eh"}, "btkeh", {{3}, {1, 2}}};

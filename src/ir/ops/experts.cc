@@ -68,7 +68,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   const ExpertsGrad& a = op.as<ExpertsGrad>();
   CHECK(in.size() == input_count(a) && in[5]->shape == in[0]->shape,
-        "experts_grad has the inputs x, choice, weights, up, down and dy");
+        "experts_grad expects x, choice, weights, up, down and dy");
   check(a, in);
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape},
                                  {".weights.gradient", DType::kF32, in[2]->shape}};

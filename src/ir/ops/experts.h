@@ -40,7 +40,7 @@ struct Experts {
   int64_t experts = 1;      // experts of the model, on all ranks together
   GateForm form = GateForm::kSilu;
   bool saves = false;
-  bool biased = false;  // has up_bias; ExpertBias is that of the outputs
+  bool biased = false;  // has up_bias; ExpertBias adds the bias of the outputs
   ExpertAdapters adapters = {};
   static void fields(auto& self, auto&& visit) {
     visit("experts", self.experts, Print::kAlways, at_least(1));

@@ -4,7 +4,7 @@
 //   struct Rotary {
 //     static constexpr std::string_view kName = "rotary";  // in printed programs
 //     enum In { kQkv, kPositions };                         // its inputs, in order
-//     enum Out { kTurned };                                 // its outputs
+//     enum Out { kRotated };                                 // its outputs
 //     int64_t dims = 0;                                     // its attributes
 //     static void fields(auto& self, auto&& visit) { visit("dims", self.dims, Print::kAlways); }
 //     static const OpRule rule;                             // ir/rule.h; defined in rotary.cc
@@ -34,13 +34,13 @@ struct OpRule;
 enum class Print : uint8_t {
   kUnlessDefault,
   kAlways,
-  kNever,  // the parser derives it (ir/relations.h)
+  kNever,  // the parser derives it (ir/names.h)
 };
 constexpr Print always_if(bool condition) {
   return condition ? Print::kAlways : Print::kUnlessDefault;
 }
 
-// Ranges that attributes of several ops have. What f32 arithmetic computes with is at most kHuge.
+// Ranges that attributes of several ops have. Operands of f32 arithmetic are at most kHuge.
 inline constexpr Range kFinite = between(-kHuge, kHuge);
 inline constexpr Range kNotNegative = between(0, kHuge);
 inline constexpr Range kFraction = between(0, kBelowOne);  // probabilities, decays of means

@@ -19,13 +19,13 @@ void check_packed(const Inputs& in, size_t count, const char* what) {
 }
 
 std::vector<OutputSpec> infer_repeat(const Op& op, const Inputs& in) {
-  check_packed(in, 1, "repeat_heads has keys and values as its input");
+  check_packed(in, 1, "repeat_heads expects keys and values");
   const Shape& s = in[0]->shape;
   return {{"", in[0]->dtype, with(s, 2, s[2] * op.as<RepeatHeads>().copies)}};
 }
 
 std::vector<OutputSpec> infer_repeat_grad(const Op& op, const Inputs& in) {
-  check_packed(in, 1, "repeat_heads_grad has the gradient of all copies as its input");
+  check_packed(in, 1, "repeat_heads_grad expects the gradient of all copies");
   const Shape& s = in[0]->shape;
   const int64_t copies = op.as<RepeatHeadsGrad>().copies;
   CHECK(s[2] % copies == 0, "{} rows of {} copies", s[2], copies);
@@ -33,7 +33,7 @@ std::vector<OutputSpec> infer_repeat_grad(const Op& op, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_join(const Op&, const Inputs& in) {
-  check_packed(in, 2, "join_heads has the inputs queries and pairs of a key and a value");
+  check_packed(in, 2, "join_heads expects queries and pairs of a key and a value");
   const Shape &q = in[0]->shape, &pairs = in[1]->shape;
   CHECK(pairs[3] == 2 && with(q, 3, 2) == pairs, "join_heads of {} and {}", to_string(q),
         to_string(pairs));
@@ -41,7 +41,7 @@ std::vector<OutputSpec> infer_join(const Op&, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_split(const Op&, const Inputs& in) {
-  check_packed(in, 1, "split_heads has packed heads as its input");
+  check_packed(in, 1, "split_heads expects packed heads");
   const Shape& s = in[0]->shape;
   return {{".queries", in[0]->dtype, with(s, 3, s[3] - 2)},
           {".pairs", in[0]->dtype, with(s, 3, 2)}};
@@ -49,14 +49,14 @@ std::vector<OutputSpec> infer_split(const Op&, const Inputs& in) {
 
 std::vector<OutputSpec> infer_join_pair(const Op&, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->shape.rank() == 3 && in[0]->shape == in[1]->shape,
-        "join_pair has two inputs of one shape");
+        "join_pair expects two inputs of one shape");
   const Shape& s = in[0]->shape;
   return {{"", in[0]->dtype, {s[0], s[1], 2, s[2]}}};
 }
 
 std::vector<OutputSpec> infer_split_pair(const Op&, const Inputs& in) {
   CHECK(in.size() == 1 && in[0]->shape.rank() == 4 && in[0]->shape[2] == 2,
-        "split_pair has pairs as its input");
+        "split_pair expects pairs");
   const Shape& s = in[0]->shape;
   const Shape one = {s[0], s[1], s[3]};
   return {{".first", in[0]->dtype, one}, {".second", in[0]->dtype, one}};

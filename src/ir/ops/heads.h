@@ -41,7 +41,7 @@ struct JoinHeads {
   bool operator==(const JoinHeads&) const = default;
 };
 
-// The inverse, which is also its gradient, as join_heads is that of split_heads.
+// The inverse of join_heads. Each of the two is the gradient of the other.
 struct SplitHeads {
   static constexpr std::string_view kName = "split_heads";
   enum In { kPacked };

@@ -12,7 +12,7 @@ Shape heads_of(const Shape& s, int64_t width) { return {s[0], s[1], s[2], width}
 
 std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
   CHECK(in.size() == 3 && in[0]->shape.rank() == 4 && in[2]->shape.rank() == 3,
-        "latent_heads has the inputs queries, expanded and shared");
+        "latent_heads expects queries, expanded and shared");
   const Shape &q = in[0]->shape, &expanded = in[1]->shape, &shared = in[2]->shape;
   const int64_t own = q[3] - shared[2], values = expanded.rank() == 4 ? expanded[3] - own : 0;
   CHECK(expanded == heads_of(q, own + values) && shared == Shape({q[0], q[1], shared[2]}) &&
@@ -23,7 +23,7 @@ std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
 
 std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   CHECK(in.size() == 1 && in[0]->shape.rank() == 5 && in[0]->shape[3] == 3,
-        "latent_heads_grad has the gradient of packed heads as its input");
+        "latent_heads_grad expects the gradient of packed heads");
   const LatentHeadsGrad& a = op.as<LatentHeadsGrad>();
   const Shape& s = in[0]->shape;
   CHECK(a.shared_width % 2 == 0 && a.shared_width <= s[4] && a.value_width <= s[4],

@@ -30,7 +30,7 @@ int contracted(const Op& op) {
 }
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 2, "matmul has the inputs x and w");
+  CHECK(in.size() == 2, "matmul expects x and w");
   const Shape &x = in[0]->shape, &w = in[1]->shape;
   const int k = contracted<Matmul>(op), lead = x.rank() - k, out = w.rank() - k;
   CHECK(lead >= 0 && out >= 0, "matmul of {} and {} over {} dimensions", to_string(x), to_string(w),

@@ -40,7 +40,7 @@ template <class A, class Grad>
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  CHECK(!op.as<A>().sums(), "norms are fused with sums after differentiation");
+  CHECK(!op.as<A>().sums(), "a norm with several terms must not be differentiated");
   // The gradient that x has from other readers (the residual) is added within this op instead of by
   // a sum.
   const ValueId x = op.inputs[0], sofar = g.take(x);

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// How the frequencies are changed for contexts longer than that of the first training
+// How the frequencies are changed for contexts longer than the original training context
 // (kernels/rotary.h has the formulas).
 enum class RopeScaling : uint8_t { kUnscaled, kLinear, kLlama3, kYarn, kLongrope };
 constexpr const char* enum_names(RopeScaling) { return "unscaled|linear|llama3|yarn|longrope"; }
@@ -16,13 +16,13 @@ constexpr const char* enum_names(RopeScaling) { return "unscaled|linear|llama3|y
 struct Rotary {
   static constexpr std::string_view kName = "rotary";
   enum In { kQkv, kPositions };  // [B, T, K, G+2, D], [B, T] i32
-  enum Out { kTurned };
+  enum Out { kRotated };
   int64_t dims = 0;  // rotated dimensions of each head
   double base = 0;
   RopeScaling scaling = RopeScaling::kUnscaled;
   double factor = 1;
-  double low = 1, high = 4;           // llama3, yarn: rotations over the first context
-  int64_t context = 0;                // llama3, yarn: the first context
+  double low = 1, high = 4;           // llama3, yarn: rotations over the original context
+  int64_t context = 0;                // llama3, yarn: the original context
   bool truncate = true;               // yarn: the bounds of the ramp are whole numbers
   std::vector<double> dividers = {};  // longrope: one per pair
   double magnitude = 1;               // cosines and sines are multiplied by it

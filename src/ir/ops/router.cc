@@ -23,7 +23,7 @@ Shape with_last(const Shape& s, int64_t last) {
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   const Route& a = op.as<Route>();
   CHECK(in.size() == input_count(a) && in[0]->shape.rank() == 3 && in[0]->dtype == DType::kF32,
-        "route has the inputs logits (f32) and bias");
+        "route expects logits (f32) and bias");
   const int64_t experts = in[0]->shape[-1];
   CHECK(a.chosen <= experts && experts % a.groups == 0 && a.groups_chosen <= a.groups &&
             a.chosen <= experts / a.groups * a.groups_chosen,
@@ -35,8 +35,7 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_grad(const Op&, const Inputs& in) {
-  CHECK(in.size() == 3 && in[1]->shape == in[2]->shape,
-        "route_grad has the inputs scores, choice and dw");
+  CHECK(in.size() == 3 && in[1]->shape == in[2]->shape, "route_grad expects scores, choice and dw");
   return {{".gradient", DType::kF32, in[0]->shape}};
 }
 
@@ -65,7 +64,7 @@ void gradient(Gradients& g, const Op& op) {
 std::vector<OutputSpec> infer_capacity(const Op& op, const Inputs& in) {
   CHECK(in.size() == 1 && in[0]->dtype == DType::kI32 && in[0]->shape.rank() == 3 &&
             in[0]->shape[-1] <= op.as<ExpertCapacity>().experts,
-        "expert_capacity has the choice as its input");
+        "expert_capacity expects the choice");
   return {{"", DType::kI32, in[0]->shape}};
 }
 // The pairs of a sequence are counted in order, so only sequences can be split.
@@ -73,13 +72,13 @@ ShardingRule sharding_capacity(const Op&, ValueSpan) { return {{"btk"}, {"btk"},
 
 std::vector<OutputSpec> infer_loss(const Op&, const Inputs& in) {
   CHECK(in.size() == 4 && in[3]->dtype == DType::kI32,
-        "router_loss has the inputs logits, scores, choice and labels");
+        "router_loss expects logits, scores, choice and labels");
   return {{".report", DType::kF64, {kReportSize}}};
 }
 
 std::vector<OutputSpec> infer_loss_grad(const Op& op, const Inputs& in) {
   CHECK(in.size() == input_count(op.as<RouterLossGrad>()),
-        "router_loss_grad has the inputs logits, scores, choice and labels");
+        "router_loss_grad expects logits, scores, choice and labels");
   return {{".gradient", DType::kF32, in[0]->shape}};
 }
 
@@ -100,13 +99,13 @@ void gradient_of_loss(Gradients& g, const Op& op) {
 
 std::vector<OutputSpec> infer_load(const Op& op, const Inputs& in) {
   const RouterLoad& a = op.as<RouterLoad>();
-  CHECK(in.size() == 1 && in[0]->dtype == DType::kI32, "router_load has the choice as its input");
+  CHECK(in.size() == 1 && in[0]->dtype == DType::kI32, "router_load expects the choice");
   return {{"", a.accum_dtype, {a.experts}}};
 }
 ShardingRule sharding_load(const Op&, ValueSpan) { return {{"btk"}, {"e"}, "bt", {}}; }
 
 std::vector<OutputSpec> infer_update(const Op&, const Inputs& in) {
-  CHECK(in.size() == 2, "balance_update has the inputs loads and report");
+  CHECK(in.size() == 2, "balance_update expects loads and report");
   return {{".bias", DType::kF32, in[0]->shape}};
 }
 

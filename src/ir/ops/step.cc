@@ -12,7 +12,7 @@ const OutputSpec kReport = {".report", DType::kF64, {kReportSize}};
 std::vector<OutputSpec> infer_report(const Op&, const Inputs&) { return {kReport}; }
 
 std::vector<OutputSpec> infer_pack(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 1, "pack has a weight as its input");
+  CHECK(in.size() == 1, "pack expects a weight");
   return {{".packed", DType::kU8, {op.as<Pack>().bytes}}};
 }
 

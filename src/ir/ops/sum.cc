@@ -25,7 +25,7 @@ Shape trailing(const Shape& s, int64_t dims) {
 
 std::vector<OutputSpec> infer_bias(const Op& op, const Inputs& in) {
   const BiasGrad& a = op.as<BiasGrad>();
-  CHECK(in.size() == 1 && a.dims <= in[0]->shape.rank(), "bias_grad has the input dy");
+  CHECK(in.size() == 1 && a.dims <= in[0]->shape.rank(), "bias_grad expects dy");
   const OutputSpec one = {".gradient", a.accum_dtype, trailing(in[0]->shape, a.dims)};
   return std::vector<OutputSpec>(a.count, one);
 }

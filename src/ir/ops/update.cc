@@ -42,30 +42,29 @@ int moments_of(const OptimizerTraits& o, const WeightUpdate& a) {
 std::vector<OutputSpec> infer_one_pass(const Op& op, const Inputs& in) {
   const auto [kind, a] = one_pass_of(op);
   const OptimizerTraits& o = traits_of(kind);
-  CHECK(in.size() == 3, "{} has the inputs gradient, step and report", o.name);
+  CHECK(in.size() == 3, "{} expects gradient, step and report", o.name);
   return updated_state(*a, in[0]->shape, moments_of(o, *a), o.averages);
 }
 
 std::vector<OutputSpec> infer_average(const Op&, const Inputs& in) {
-  CHECK(in.size() == 2, "weight_average has the inputs weights and report");
+  CHECK(in.size() == 2, "weight_average expects weights and report");
   return {{".average", DType::kF32, in[0]->shape}};
 }
 
 std::vector<OutputSpec> infer_sums(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 3, "adafactor_sums has the inputs gradient, weights and report");
+  CHECK(in.size() == 3, "adafactor_sums expects gradient, weights and report");
   return {{".factor_sums", DType::kF64, {op.as<AdafactorSums>().of.sums}}};
 }
 
 std::vector<OutputSpec> infer_squares(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 4, "adafactor_squares has the inputs gradient, step, report and sums");
+  CHECK(in.size() == 4, "adafactor_squares expects gradient, step, report and sums");
   const FactorSums& a = op.as<AdafactorSquares>().of;
   return {{".factors", DType::kF32, {a.factors}},
           {".update_squares", DType::kF64, {a.weights_held}}};
 }
 
 std::vector<OutputSpec> infer_adafactor(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 6,
-        "adafactor has the inputs gradient, step, report, sums, factors and squares");
+  CHECK(in.size() == 6, "adafactor expects gradient, step, report, sums, factors and squares");
   const WeightUpdate& a = op.as<Adafactor>().update;
   return updated_state(a, in[0]->shape, moments_of(traits_of(OptimizerKind::kAdafactor), a));
 }

@@ -85,7 +85,7 @@ void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
   }
 }
 
-// Adds Adafactor's means, of which all ranks of a stage have a full copy.
+// Adds Adafactor's means. All ranks of a stage have a full copy of them.
 void add_factors(const Program& p, BufferKindId kind, int64_t layer, const Coordinates& at,
                  std::vector<StateShard>& out) {
   bool first = is_first_stage(p, p.kind(kind));

@@ -1,6 +1,6 @@
 // Divides one weight's elements in one flat buffer into shards of the state. The buffer is divided
 // into one part per shard rank, and the weight's range within a part is a few boxes of its local
-// value (base/box.h), each with its position in the global one. A box that contains only padding
+// value (base/shape.h), each with its position in the global one. A box that contains only padding
 // gives no shard.
 //
 //   weight [4, 6] at elements 8…31 of 64, 2 shard ranks, rank 1 (32…63): none; rank 0: one box

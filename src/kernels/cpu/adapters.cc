@@ -28,7 +28,7 @@ int64_t columns_of_part(const PartColumns& p, const TensorView& all, const Tenso
   return columns;
 }
 
-// Visits the part: the number of the column among all, and among those of the part.
+// Calls f(column in the whole row, column in the part) for each column of the part.
 template <class F>
 void each_column(const PartColumns& p, const F& f) {
   for (int64_t g = 0; g < p.groups; ++g)

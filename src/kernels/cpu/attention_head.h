@@ -10,8 +10,8 @@
 
 namespace tessera::kernels {
 
-// Queries and keys go by square tiles of 64: a tile's row is a whole number of vectors of every
-// width, and what one pair of tiles needs stays in the L2 cache.
+// Queries and keys are processed in square tiles of 64: a tile's row is a whole number of vectors
+// of every width, and what one pair of tiles needs stays in the L2 cache.
 constexpr int64_t kTile = 64;
 // Columns are padded with zeros to a whole number of the widest vectors.
 constexpr int64_t kPad = 16;
@@ -61,8 +61,8 @@ struct KeyHead {
   // A query attends only to keys with its label; nullptr: to all. Key labels are padded to kTile.
   const int32_t *key_labels = nullptr, *query_labels = nullptr;  // query_labels nullptr: all 1
 
-  // Where the tiles begin that queries from i on see, and those of the queries that see a key from
-  // j on, and end those that see a key before j.
+  // Return the first key, at a tile border, that queries from i on see; the first query, at a tile
+  // border, that sees a key from j on; and the end of the queries that see a key before j.
   int64_t first_key(int64_t i) const {
     const int64_t first = first_query + i - window + 1;
     return window == 0 || first <= 0 ? 0 : first / kTile * kTile;

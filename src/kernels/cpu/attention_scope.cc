@@ -92,8 +92,8 @@ void ScopeOfHeads::store_bias_gradient(int64_t sample, int64_t head, const Query
 // Adds the samples in order: the bits do not depend on which thread had which sample.
 void ScopeOfHeads::reduce_bias_gradient(const TensorView& d_bias, bool fresh) const {
   if (!scope_.bias) return;
-  CHECK(d_bias.elements() == scope_.bias.elements(), "the gradient of a bias of {} in {}",
-        to_string(scope_.bias.shape), to_string(d_bias.shape));
+  CHECK(d_bias.elements() == scope_.bias.elements(), "d_bias has shape {}, expected {}",
+        to_string(d_bias.shape), to_string(scope_.bias.shape));
   const int64_t all = d_bias.elements();
   const Sink to(d_bias);
   for (int64_t e = 0; e < all; ++e) {

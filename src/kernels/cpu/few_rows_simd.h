@@ -35,7 +35,7 @@ struct FewRows {
 // Returns the sums of adjacent lanes: those of x in the lower half, those of y in the upper half.
 HWY_INLINE V add_adjacent(V x, V y) {
 #if HWY_TARGET == HWY_SCALAR
-  return hn::Add(x, y);  // never called: a vector of one lane is its sum
+  return hn::Add(x, y);  // never called: a one-lane vector needs no reduction
 #else
   const F f;
   return hn::Add(hn::ConcatEven(f, y, x), hn::ConcatOdd(f, y, x));

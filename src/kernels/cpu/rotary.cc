@@ -37,7 +37,7 @@ float llama3(float frequency, const RotaryScale& s) {
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
-// Returns the pair, not a whole number, that makes this number of turns over the first context.
+// Returns the pair (a fraction) that makes this number of turns over the original context.
 double pair_of(double turns, const Rotary& r) {
   const auto dims = static_cast<double>(r.dims), context = static_cast<double>(r.scale.context);
   return dims * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(r.base));

@@ -10,7 +10,7 @@ namespace tessera::kernels {
 struct RotaryRows {
   Sink qkv;
   const float* table;          // [tokens, 2, half]: cosines, then sines
-  int64_t kv_heads, slots, d;  // slots = G + 2, of which the first G + 1 are rotated
+  int64_t kv_heads, slots, d;  // slots = G + 2; the first G + 1 are rotated
   int64_t half;                // R / 2
 };
 

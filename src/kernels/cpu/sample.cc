@@ -25,7 +25,7 @@ bool before(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
-// The candidates in descending order, of which a growing front is sorted: it doubles, since a
+// The candidates in descending order. Only a growing front is sorted: it doubles, since a
 // sample is usually near the front and the vocabulary is large.
 class SortedFront {
  public:

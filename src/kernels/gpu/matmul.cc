@@ -163,7 +163,8 @@ struct GpuMatmul::Plan {
     cublasLtMatmulAlgo_t algorithm;
     int64_t workspace;
   };
-  Proposal taken = {}, fresh = {};  // fresh: C is written although the shape accumulates
+  Proposal taken = {}, fresh = {};  // fresh: the algorithm for overwriting C when the
+                                    // shape otherwise accumulates
 
   Plan(const MatmulShape& s, const GpuBlas& blas)
       : shape(s),

@@ -83,8 +83,8 @@ int64_t scales_bytes(const TensorView& factors) {
   return factors.elements() * size_of(DType::kF32);
 }
 
-// The workspace of adafactor_squares: that of the sums of squares, then the scales. Returns the
-// bytes of the first.
+// The workspace of adafactor_squares is the workspace of the sums of squares, then the scales.
+// Returns the bytes of the first.
 int64_t partials_bytes(const BoundOp& b) {
   return b.workspace_bytes(kernels::SquaresArgs{flat(b.in(AdafactorSquares::kGradient)), nullptr});
 }

@@ -1,12 +1,12 @@
-// Bindings of the ops of adapters. Dimensions before the one that is cut into parts are groups of
-// columns, those after it are columns.
+// Bindings of the ops of adapters. Dimensions before the one that is divided into parts are groups
+// of columns; it and the dimensions after it are columns.
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
 namespace {
 
-// Returns the part of which `part` has the extents, of dimension `dim` of both; the dimensions
-// [from, dim) are groups, and those in [dim, to) columns.
+// Returns the columns that `part` covers along dimension `dim`. Dimensions [from, dim) are groups,
+// and dimensions [dim, to) are columns.
 kernels::PartColumns columns(const Shape& all, const Shape& part, int dim, int64_t first, int from,
                              int to) {
   const int64_t inner = all.product(dim + 1, to);
@@ -48,8 +48,8 @@ kernels::AdaptedSquaresArgs squares_args(const BoundOp& b) {
           columns(w.shape, up.shape, static_cast<int>(a.dim), a.first, 0, out)};
 }
 
-// Returns the columns of x of which magnitudes have a part: groups are the dimensions of magnitudes
-// before the one that is cut.
+// Returns the columns of x that `magnitude` covers. Its dimensions before the divided one are
+// groups.
 kernels::PartColumns scaled(const TensorView& x, const TensorView& magnitude, int64_t dim,
                             int64_t first) {
   const int lead = x.shape.rank() - magnitude.shape.rank();

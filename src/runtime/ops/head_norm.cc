@@ -14,7 +14,7 @@ kernels::HeadNorm norm_of(const BoundOp& b, const HeadNorm& of) {
   n.squares = b.in(A::kSquares);
   n.epsilon = static_cast<float>(of.epsilon);
   n.unit_offset = of.unit_offset;
-  // All heads, of which this rank may have a part.
+  // The shape of all heads; this rank may have only a part of them.
   const Shape& all = b.values[b.op->inputs[A::kQkv]].shape;
   n.key_count = all[2] * all[4];
   n.query_count = n.key_count * (all[3] - 2);

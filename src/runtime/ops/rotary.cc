@@ -26,11 +26,11 @@ kernels::RotaryArgs args(const BoundOp& b) {
   kernels::Rotary how = {a.dims, a.base, a.inverse};
   how.scale = {kind_of(a.scaling), a.factor, a.low, a.high, a.context, a.truncate, a.dividers};
   how.magnitude = static_cast<float>(a.magnitude);
-  return {b.out(Rotary::kTurned), b.in(Rotary::kPositions), how};
+  return {b.out(Rotary::kRotated), b.in(Rotary::kPositions), how};
 }
 
 void run(const BoundOp& b) {
-  b.copy_unless_shared(b.in(Rotary::kQkv), b.out(Rotary::kTurned));
+  b.copy_unless_shared(b.in(Rotary::kQkv), b.out(Rotary::kRotated));
   b.run(args(b));
 }
 
