@@ -11,6 +11,9 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 
+from shell_arguments import read_known
+from shell_completions import all_commands, bash, fish, zsh
+
 
 @dataclass
 class Command:
@@ -63,12 +66,6 @@ def read_command(program, path, summary):
     return command
 
 
-def all_commands(command):
-    yield command
-    for child in command.children:
-        yield from all_commands(child)
-
-
 # ---- The man page
 
 def roff(text):
@@ -93,78 +90,6 @@ def man_page(program, version):
     return "\n".join(lines) + "\n"
 
 
-# ---- Completions: sub-commands, options and files. Everything else completes to a file name.
-
-def option_names(command):
-    return [name for name, _, _ in command.options]
-
-
-def bash(program):
-    cases = []
-    for command in all_commands(program):
-        names = [child.path[-1] for child in command.children] + option_names(command)
-        cases.append(f"    '{' '.join(command.path)}') choices='{' '.join(names)}' ;;")
-    groups = "|".join(" ".join(c.path) for c in program.children if c.children)
-    return f"""# bash completion for tessera
-_tessera() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} path= choices=
-  [ "$COMP_CWORD" -gt 1 ] && path=${{COMP_WORDS[1]}}
-  case "$path" in
-    {groups}) [ "$COMP_CWORD" -gt 2 ] && path="$path ${{COMP_WORDS[2]}}" ;;
-  esac
-  case "$path" in
-{chr(10).join(cases)}
-  esac
-  COMPREPLY=($(compgen -W "$choices" -- "$word"))
-  [ -n "$path" ] && [ "${{word#-}}" = "$word" ] && COMPREPLY+=($(compgen -f -- "$word"))
-}}
-complete -o filenames -F _tessera tessera
-"""
-
-
-def zsh_text(text):
-    return re.sub(r"([\\':\[\]])", lambda m: {"'": "'\\''"}.get(m.group(), "\\" + m.group()), text)
-
-
-def zsh(program):
-    def function(path):
-        return "_".join(["_tessera", *path]).replace("-", "_")
-
-    out = ["#compdef tessera"]
-    for command in all_commands(program):
-        out.append(f"{function(command.path)}() {{")
-        if command.children:
-            out.append("  local -a commands=(")
-            out += [f"    '{c.path[-1]}:{zsh_text(c.summary)}'" for c in command.children]
-            out += ["  )", "  if (( CURRENT == 2 )); then _describe command commands; return; fi",
-                    "  shift words; (( CURRENT-- ))", "  case ${words[1]} in"]
-            out += [f"    {c.path[-1]}) {function(c.path)} ;;" for c in command.children]
-            out += ["  esac"]
-        else:
-            specs = [f"'{name}[{zsh_text(text)}]{':' + zsh_text(value.lower()) + ':_files' if value else ''}'"
-                     for name, value, text in command.options]
-            out.append("  _arguments " + " ".join([*specs, "'*:file:_files'"]))
-        out.append("}")
-    return "\n".join([*out, '_tessera "$@"', ""])
-
-
-def fish_text(text):
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def fish(program):
-    out = ["# fish completion for tessera"]
-    for command in all_commands(program):
-        seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in command.path) or "__fish_use_subcommand"
-        if command.children:
-            names = " ".join(c.path[-1] for c in command.children)
-            here = f"{seen}; and not __fish_seen_subcommand_from {names}" if command.path else seen
-            out += [f"complete -c tessera -f -n '{here}' -a {c.path[-1]} -d {fish_text(c.summary)}" for c in command.children]
-        out += [f"complete -c tessera -n '{seen}' -l {name[2:]} {'-r ' if value else ''}-d {fish_text(text)}"
-                for name, value, text in command.options if name.startswith("--")]
-    return "\n".join(out) + "\n"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
@@ -172,9 +97,10 @@ def main():
     asked = parser.parse_args()
     version = subprocess.run([asked.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
     program = read_command(asked.program, (), "")
+    known = read_known(asked.program)
     asked.out.mkdir(parents=True, exist_ok=True)
-    for name, text in (("tessera.1", man_page(program, version)), ("tessera", bash(program)),
-                       ("_tessera", zsh(program)), ("tessera.fish", fish(program))):
+    for name, text in (("tessera.1", man_page(program, version)), ("tessera", bash(program, known)),
+                       ("_tessera", zsh(program, known)), ("tessera.fish", fish(program, known))):
         (asked.out / name).write_text(text)
 
 

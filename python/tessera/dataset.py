@@ -1,8 +1,9 @@
 """Reads datasets of token ids: docs/data_formats.md."""
 from __future__ import annotations
 
+import operator
 import os
-from typing import Any, Iterator, Union
+from typing import Any, Iterator, SupportsIndex, Union, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,8 @@ _HEADER_BYTES = 34
 
 
 class Dataset:
-    """A dataset of `tessera data build` or of Megatron-LM: dataset[i] is the i-th document's token ids.
+    """A dataset of `tessera data build` or of Megatron-LM: dataset[i] is the i-th document's token ids, and
+    dataset[a:b] a list of documents.
 
     prefix: the path without .bin and .idx. The files are mapped, not read."""
 
@@ -41,7 +43,16 @@ class Dataset:
     def __len__(self) -> int:
         return len(self._bounds) - 1
 
-    def __getitem__(self, i: int) -> npt.NDArray[Any]:
+    @overload
+    def __getitem__(self, i: SupportsIndex) -> npt.NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[npt.NDArray[Any]]: ...
+
+    def __getitem__(self, i: Union[SupportsIndex, slice]) -> Union[npt.NDArray[Any], list[npt.NDArray[Any]]]:
+        if isinstance(i, slice):
+            return [self[k] for k in range(*i.indices(len(self)))]
+        i = operator.index(i)
         if not -len(self) <= i < len(self):
             raise IndexError(f"document {i} of {len(self)}")
         i %= len(self)

@@ -1,13 +1,14 @@
 """Reads metrics.jsonl of a run."""
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
+
+from tessera.lines import read_lines
 
 
 def _number(value: Any) -> float:
@@ -18,23 +19,15 @@ def read_metrics(run: Union[str, "os.PathLike[str]"], kind: str = "steps") -> di
     """Returns the columns of a run's metrics, one float64 array per key, and text keys as arrays of str.
 
     run: a run directory or its metrics.jsonl. kind: "steps", "sources", "validation" or "tasks". A key that a line does
-    not have is NaN there. The last line may be unfinished while the run continues: it is left out."""
+    not have is NaN there. Damaged lines are left out with a warning. The last line may be unfinished while the run
+    continues: it is left out."""
     if kind not in ("steps", "sources", "validation", "tasks"):
         raise ValueError(f"kind is {kind!r}, expected 'steps', 'sources', 'validation' or 'tasks'")
     path = pathlib.Path(run)
     if path.is_dir():
         path = path / "metrics.jsonl"
     rows = []
-    lines = path.read_text().split("\n")
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            if number == len(lines):
-                continue
-            raise ValueError(f"{path}:{number}: not JSON: {error}") from None
+    for row in read_lines(path):
         of = ("validation" if "validation_loss" in row else "sources" if "source" in row else
               "tasks" if "task" in row else "steps")
         if of == kind:

@@ -6,10 +6,12 @@ writes a folder below the run directory, which `wandb sync` sends later.
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import sys
+import warnings
 from typing import Any, Iterator
+
+from tessera.lines import read_lines
 
 # Key of metrics.jsonl: name in TensorBoard, as in docs/metrics.md.
 TAGS = {
@@ -81,18 +83,9 @@ def values_of(line: dict[str, Any]) -> dict[str, float]:
 
 
 def read_steps(path: pathlib.Path) -> Iterator[tuple[int, dict[str, float]]]:
-    """Yields each step with all its values, in order. The last line may be unfinished: it is left out."""
+    """Yields each step with all its values, in order. Damaged lines are left out with a warning."""
     steps: dict[int, dict[str, float]] = {}
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for number, text in enumerate(lines, 1):
-        if not text:
-            continue
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError as error:
-            if number == len(lines):
-                continue
-            raise ValueError(f"{path}:{number}: not JSON: {error}") from None
+    for line in read_lines(path):
         steps.setdefault(line["step"], {}).update(values_of(line))
     yield from sorted(steps.items())
 
@@ -125,6 +118,7 @@ def main() -> int:
     parser.add_argument("--project", required=True, help="project of Weights & Biases")
     parser.add_argument("--offline", action="store_true", help="write files only; `wandb sync` sends them later")
     asked = parser.parse_args()
+    warnings.showwarning = lambda message, *_: print(f"tessera: warning: {message}", file=sys.stderr)
     try:
         count = export(asked.run, asked.project, asked.offline)
     except (ValueError, OSError) as error:

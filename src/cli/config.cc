@@ -6,9 +6,11 @@
 #include "base/config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 
+#include "base/renamed_keys.h"
 #include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
@@ -17,6 +19,7 @@
 #include "checkpoint/stored_model.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
+#include "config/foreign_keys.h"
 #include "data/tokenizer.h"
 #include "model/family.h"
 #include "model/presets.h"
@@ -41,13 +44,33 @@ std::string type_of(const Field& f) {
   return fmt::format("{} {}{}", f.type, values, r.or_zero ? ", or 0" : "");
 }
 
-// Returns all fields, those of a section, or a single one. If there is none, throws Error that
-// names the nearest key.
+// Throws Error for a key or section that does not exist. The message has the key of this program
+// for a name of another one, or the nearest key or section; case does not matter.
+[[noreturn]] void reject_key(const std::vector<Field>& fields, const std::string& key) {
+  const bool is_renamed = !renamed_path(key).empty();
+  const std::string advice = config::foreign_key_advice(key);
+  if (!is_renamed && !advice.empty()) throw Error("unknown key '{}' {}", key, advice);
+  std::vector<std::string> names;
+  for (const Field& f : fields) {
+    names.push_back(f.path);
+    for (size_t dot = f.path.find('.'); dot != f.path.npos; dot = f.path.find('.', dot + 1))
+      names.push_back(f.path.substr(0, dot));
+  }
+  std::string lower = key;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string guess = is_renamed ? "" : nearest(lower, names);
+  if (!guess.empty()) throw Error("unknown key '{}'. Did you mean '{}'?", key, guess);
+  find_field(fields, key, "");
+  CHECK(false, "'{}' is a key", key);
+}
+
+// Returns all fields, those of a section, or a single one. If there is none, throws Error as
+// reject_key() does.
 std::vector<Field> selected(const std::vector<Field>& fields, const std::string& key) {
   std::vector<Field> out;
   for (const Field& f : fields)
     if (key.empty() || f.path == key || f.path.starts_with(key + '.')) out.push_back(f);
-  if (out.empty()) find_field(fields, key, "");
+  if (out.empty()) reject_key(fields, key);
   return out;
 }
 

@@ -199,7 +199,7 @@ int verb_plan(Args args) {
   int64_t devices = 0;
   Arguments a("plan", "Predict the time, memory and cost of a run on another machine.",
               "tessera plan run.yaml --cluster a100-80gb");
-  a.required(run, "RUN", "the run file");
+  a.required(run, "RUN", "the run file, or the name of a recipe in configs/recipes");
   a.many(overrides, "key=value", "overrides of run-file keys");
   a.option(cluster, "--cluster", "FILE", "the machine: a file or name in configs/clusters", true);
   a.option(software, "--software", "FILE", "software other than Tessera, from configs/software");

@@ -80,17 +80,37 @@ std::string list_of(const std::string& path, std::span<const Verb> among) {
   return out + fmt::format("\nHelp for a command: tessera {} --help\n", verb);
 }
 
-// Returns whether the name is one that people try for fine-tuning.
-bool names_fine_tuning(const std::string& word) {
-  constexpr std::array kNames{"fine-tune", "fine_tune", "finetuning", "sft", "lora"};
-  return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
-}
+// A name that people try, or that other programs have, for a command.
+struct OtherName {
+  std::string_view name, answer;
+};
 
-// Returns whether the name is one that other programs have for `tessera sweep`.
-bool names_sweep(const std::string& word) {
-  constexpr std::array kNames{"optuna",   "wandb", "hpo",   "hparams", "hyperparameters",
-                              "optimize", "study", "agent", "search"};
-  return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
+constexpr std::string_view
+    kFineTune =
+        "`tessera finetune` fine-tunes a model on conversations, and `tessera train` does if the "
+        "run file names the checkpoint to start from (checkpoint.from); see docs/optimizers.md, "
+        "Fine-tuning.",
+    kSweep =
+        "`tessera sweep` finds the keys with the smallest loss, `tessera tune` the fastest "
+        "settings; see docs/sweeps.md.",
+    kTrain = "Did you mean 'tessera train'?", kGenerate = "Did you mean 'tessera generate'?",
+    kImport = "Did you mean 'tessera checkpoint import'?",
+    kExport = "Did you mean 'tessera checkpoint export'?";
+
+constexpr OtherName kOtherNames[] = {
+    {"fine-tune", kFineTune},    {"fine_tune", kFineTune}, {"finetuning", kFineTune},
+    {"sft", kFineTune},          {"lora", kFineTune},      {"optuna", kSweep},
+    {"wandb", kSweep},           {"hpo", kSweep},          {"hparams", kSweep},
+    {"hyperparameters", kSweep}, {"optimize", kSweep},     {"study", kSweep},
+    {"agent", kSweep},           {"search", kSweep},       {"pretrain", kTrain},
+    {"pre-train", kTrain},       {"infer", kGenerate},     {"inference", kGenerate},
+    {"import", kImport},         {"convert", kImport},     {"export", kExport},
+};
+
+// Returns what to use instead of that name; empty if it is not in the table.
+std::string_view answer_of(std::string_view name) {
+  const auto* const at = std::ranges::find(kOtherNames, name, &OtherName::name);
+  return at == std::end(kOtherNames) ? std::string_view() : at->answer;
 }
 
 }  // namespace
@@ -124,17 +144,8 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
     if (args[0] == v.name) return v.run(args.subspan(1));
     names.emplace_back(v.name);
   }
-  if (path.empty() && names_fine_tuning(args[0]))
-    throw UsageError(
-        "there is no command '{}'. `tessera finetune` fine-tunes a model on conversations, and "
-        "`tessera train` does if the run file names the checkpoint to start from "
-        "(checkpoint.from); see docs/optimizers.md, Fine-tuning.",
-        args[0]);
-  if (path.empty() && names_sweep(args[0]))
-    throw UsageError(
-        "there is no command '{}'. `tessera sweep` finds the keys with the smallest loss, `tessera "
-        "tune` the fastest settings; see docs/sweeps.md.",
-        args[0]);
+  if (const std::string_view answer = answer_of(args[0]); path.empty() && !answer.empty())
+    throw UsageError("there is no command '{}'. {}", args[0], answer);
   const std::string guess = nearest(args[0], names);
   throw UsageError("{}there is no command '{}'. {}", before, args[0],
                    guess.empty() ? fmt::format("List all commands: {} --help", command)

@@ -1,7 +1,7 @@
 // The table of foreign names. The names are those of the programs' command lines and configuration
 // files: Megatron-LM's arguments.py, DeepSpeed's JSON configuration, torchtitan's job
-// configuration, axolotl's YAML, and the fields of Hugging Face's TrainingArguments, TRL's
-// configurations, LoraConfig and model configurations.
+// configuration, nanoGPT's train.py, axolotl's YAML, and the fields of Hugging Face's
+// TrainingArguments, TRL's configurations, LoraConfig and model configurations.
 #include "config/foreign_keys.h"
 
 namespace tessera::config {
@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kHf = "Hugging Face Trainer", kHfModel = "Hugging Face config.json",
                            kPeft = "Hugging Face PEFT", kShort = "common abbreviation",
                            kMegatron = "Megatron-LM", kDeepSpeed = "DeepSpeed",
-                           kTitan = "torchtitan", kAxolotl = "axolotl",
+                           kTitan = "torchtitan", kNano = "nanoGPT", kAxolotl = "axolotl",
                            kHfAndAxolotl = "Hugging Face Trainer, axolotl",
                            kAll = "Megatron-LM, Hugging Face Trainer, axolotl";
 
@@ -24,6 +24,13 @@ constexpr std::string_view kMinLr = "use `schedule.min_lr_ratio` = minimum / pea
 constexpr std::string_view kPerDevice =
     "use `metrics.validate_sequences`; validation uses micro-batches of `batch.micro` sequences";
 
+constexpr std::string_view kFamily = "remove it: it follows from `model.family`";
+constexpr std::string_view kOverlap = "`layout.overlap` is 1 by default";
+constexpr std::string_view kBpe =
+    "use `data.tokenizer`: a tokenizer.json, which contains the vocabulary and the merges";
+constexpr std::string_view kSignals =
+    "remove it: after SIGINT, SIGTERM or SIGUSR1 a run saves and ends; see `tessera submit`";
+
 constexpr std::string_view kWandb =
     "use `metrics.tensorboard: true`; python -m tessera.wandb RUN --project NAME exports a run";
 
@@ -35,15 +42,20 @@ constexpr ForeignKey kKeys[] = {
     // ---- Steps, batches and sequences
     {"max_steps", kHfAndAxolotl, "schedule.steps"},
     {"train_iters", kMegatron, "schedule.steps"},
+    {"max_iters", kNano, "schedule.steps"},
     {"training.steps", kTitan, "schedule.steps"},
     {"num_train_epochs", kHf, "schedule.steps", kEpochs},
     {"num_epochs", kAxolotl, "schedule.steps", kEpochs},
     {"epochs", kShort, "schedule.steps", kEpochs},
     {"train_samples", kMegatron, "schedule.steps", kSamples},
     {"exit_interval", kMegatron, "run.stop_after_steps"},
+    {"exit_duration_in_mins", kMegatron, "", kSignals},
+    {"exit_signal_handler", kMegatron, "", kSignals},
     {"train_batch_size", kDeepSpeed, "batch.global"},
     {"global_batch_size", "Megatron-LM, torchtitan", "batch.global"},
     {"micro_batch_size", "Megatron-LM, axolotl", "batch.micro"},
+    {"batch_size", kNano, "batch.micro",
+     "use `batch.micro`, sequences of a micro-batch, and `batch.global`, sequences of a step"},
     {"train_micro_batch_size_per_gpu", kDeepSpeed, "batch.micro"},
     {"local_batch_size", kTitan, "batch.micro",
      "use `batch.micro`, the sequences of a micro-batch"},
@@ -54,6 +66,7 @@ constexpr ForeignKey kKeys[] = {
      "list the sizes in `batch.warmup_sizes`, and set `batch.warmup_steps_per_size`"},
     {"seq_length", kMegatron, "data.sequence_length"},
     {"seq_len", kTitan, "data.sequence_length"},
+    {"block_size", kNano, "data.sequence_length"},
     {"sequence_len", kAxolotl, "data.sequence_length"},
     {"max_seq_length", kHf, "data.sequence_length"},
     {"max_length", kHf, "data.sequence_length"},
@@ -70,7 +83,7 @@ constexpr ForeignKey kKeys[] = {
     // ---- Optimizer and schedule
     {"lr", "Megatron-LM, DeepSpeed, torchtitan", "optimizer.learning_rate"},
     {"learning_rate", kHfAndAxolotl, "optimizer.learning_rate"},
-    {"min_lr", kMegatron, "schedule.min_lr_ratio", kMinLr},
+    {"min_lr", "Megatron-LM, nanoGPT", "schedule.min_lr_ratio", kMinLr},
     {"min_lr_rate", kHf, "schedule.min_lr_ratio"},
     {"min_lr_factor", kTitan, "schedule.min_lr_ratio"},
     {"cosine_min_lr_ratio", kAxolotl, "schedule.min_lr_ratio"},
@@ -78,14 +91,17 @@ constexpr ForeignKey kKeys[] = {
     {"lr_scheduler_type", kHf, "schedule.kind"},
     {"lr_scheduler", kAxolotl, "schedule.kind"},
     {"lr_scheduler.decay_type", kTitan, "schedule.kind"},
+    {"lr_scheduler_kwargs", kHf, "schedule.kind",
+     "use the keys next to `schedule.kind`, such as `schedule.min_lr_ratio`"},
     {"lr_warmup_iters", kMegatron, "schedule.warmup_steps"},
+    {"warmup_iters", kNano, "schedule.warmup_steps"},
     {"lr_warmup_fraction", kMegatron, "schedule.warmup_steps", kRatio},
     {"lr_warmup_samples", kMegatron, "schedule.warmup_steps",
      "use `schedule.warmup_steps` = samples / `batch.global`"},
     {"warmup_steps", "Hugging Face Trainer, torchtitan, axolotl", "schedule.warmup_steps"},
     {"warmup_num_steps", kDeepSpeed, "schedule.warmup_steps"},
     {"warmup_ratio", kHfAndAxolotl, "schedule.warmup_steps", kRatio},
-    {"lr_decay_iters", kMegatron, "schedule.decay_steps",
+    {"lr_decay_iters", "Megatron-LM, nanoGPT", "schedule.decay_steps",
      "use `schedule.decay_steps` = lr-decay-iters - `schedule.warmup_steps`"},
     {"lr_wsd_decay_iters", kMegatron, "schedule.decay_steps"},
     {"decay_ratio", kTitan, "schedule.decay_steps",
@@ -102,6 +118,7 @@ constexpr ForeignKey kKeys[] = {
     {"adam_epsilon", kHfAndAxolotl, "optimizer.epsilon"},
     {"eps", "DeepSpeed, torchtitan", "optimizer.epsilon"},
     {"clip_grad", kMegatron, "optimizer.clip_norm"},
+    {"grad_clip", kNano, "optimizer.clip_norm"},
     {"gradient_clipping", kDeepSpeed, "optimizer.clip_norm"},
     {"max_grad_norm", kHfAndAxolotl, "optimizer.clip_norm"},
     {"max_norm", kTitan, "optimizer.clip_norm"},
@@ -161,6 +178,7 @@ constexpr ForeignKey kKeys[] = {
     {"zero_optimization.stage", kDeepSpeed, "layout.zero"},
     {"zero_optimization.offload_optimizer", kDeepSpeed, "layout.offload",
      "use `layout.offload: optimizer`"},
+    {"offload_optimizer", kDeepSpeed, "layout.offload", "use `layout.offload: optimizer`"},
     {"zero_optimization", kDeepSpeed, "layout.zero"},
     {"zero_stage", kDeepSpeed, "layout.zero"},
     {"deepspeed", kHfAndAxolotl, "layout.zero"},
@@ -169,6 +187,8 @@ constexpr ForeignKey kKeys[] = {
     {"reduce_bucket_size", kDeepSpeed, "compiler.bucket_bytes",
      "use `compiler.bucket_bytes`, in bytes instead of elements"},
     {"recompute_granularity", kMegatron, "layout.recompute"},
+    {"recompute_method", kMegatron, "layout.recompute",
+     "use `layout.recompute`: full for uniform, full:N for block"},
     {"recompute_num_layers", kMegatron, "layout.recompute", "use `layout.recompute: full:N`"},
     {"gradient_checkpointing", kHfAndAxolotl, "layout.recompute",
      "use `layout.recompute`: none | selective | full"},
@@ -180,14 +200,29 @@ constexpr ForeignKey kKeys[] = {
     {"attn_implementation", "Hugging Face config.json, axolotl", "compiler.attention"},
     {"reset_attention_mask", kMegatron, "data.intra_document_masking"},
     {"reset_position_ids", kMegatron, "data.intra_document_masking"},
-    {"overlap_grad_reduce", kMegatron, "layout.overlap", "`layout.overlap` is 1 by default"},
-    {"overlap_param_gather", kMegatron, "layout.overlap", "`layout.overlap` is 1 by default"},
+    {"overlap_grad_reduce", kMegatron, "layout.overlap", kOverlap},
+    {"overlap_param_gather", kMegatron, "layout.overlap", kOverlap},
+    {"overlap_comm", kDeepSpeed, "layout.overlap", kOverlap},
+    {"transformer_impl", kMegatron, "",
+     "remove it: there is one implementation; `compiler.attention` and `compiler.gemm_dtype` "
+     "choose "
+     "how it computes"},
+    {"compile.enable", kTitan, "", "remove it: a training step is always compiled"},
     // ---- Model
     {"num_layers", kMegatron, "model.layers"},
+    {"n_layer", "nanoGPT, minGPT", "model.layers"},
+    {"n_embd", "nanoGPT, minGPT", "model.hidden"},
+    {"n_head", "nanoGPT, minGPT", "model.heads"},
     {"num_hidden_layers", kHfModel, "model.layers"},
     {"hidden_size", "Megatron-LM, Hugging Face config.json", "model.hidden"},
     {"num_attention_heads", "Megatron-LM, Hugging Face config.json", "model.heads"},
     {"num_query_groups", kMegatron, "model.kv_heads"},
+    {"group_query_attention", kMegatron, "model.kv_heads",
+     "use `model.kv_heads`, the number of query groups"},
+    {"swiglu", kMegatron, "model.family", kFamily},
+    {"normalization", kMegatron, "model.family", kFamily},
+    {"position_embedding_type", kMegatron, "model.family", kFamily},
+    {"disable_bias_linear", kMegatron, "model.family", kFamily},
     {"num_key_value_heads", kHfModel, "model.kv_heads"},
     {"kv_channels", kMegatron, "model.head_width"},
     {"head_dim", kHfModel, "model.head_width"},
@@ -303,7 +338,11 @@ constexpr ForeignKey kKeys[] = {
     {"data_path", kMegatron, "data.train"},
     {"valid_data_path", kMegatron, "data.validation"},
     {"split", kMegatron, "data.split"},
+    {"training.dataset", kTitan, "data.train",
+     "use `data.train`, datasets of `tessera data build`"},
     {"tokenizer_model", kMegatron, "data.tokenizer"},
+    {"vocab_file", kMegatron, "data.tokenizer", kBpe},
+    {"merge_file", kMegatron, "data.tokenizer", kBpe},
     {"tokenizer_name", kHf, "data.tokenizer"},
     {"tokenizer_path", kTitan, "data.tokenizer"},
     {"datasets", kAxolotl, "data.instructions"},
@@ -324,11 +363,22 @@ constexpr ForeignKey kKeys[] = {
     {"load", kMegatron, "checkpoint.from",
      "a run resumes from its own `run.directory`; to start from another one, use "
      "`checkpoint.from`"},
+    {"finetune", kMegatron, "checkpoint.from",
+     "use `checkpoint.from`; `checkpoint.load: weights`, the default, starts at step 0"},
+    {"no_load_optim", kMegatron, "checkpoint.load",
+     "use `checkpoint.load: weights`, which is the default"},
     {"dump_folder", kTitan, "run.directory"},
     {"run_name", kHf, "run.name"},
     {"save_steps", kHfAndAxolotl, "checkpoint.every_steps"},
     {"save_interval", kMegatron, "checkpoint.every_steps"},
     {"checkpoint.interval", kTitan, "checkpoint.every_steps"},
+    {"checkpoint.enable", kTitan, "checkpoint.every_steps",
+     "checkpoints are saved by default; for none use `checkpoint.every_steps: 0` with "
+     "`checkpoint.save_at_end: false`"},
+    {"checkpoint.folder", kTitan, "run.directory",
+     "remove it: checkpoints are in the folder checkpoints of `run.directory`"},
+    {"checkpoint.async_mode", kTitan, "",
+     "remove it: a thread saves checkpoints while training continues"},
     {"save_retain_interval", kMegatron, "checkpoint.keep_every_steps"},
     {"save_total_limit", kHfAndAxolotl, "checkpoint.keep"},
     {"keep_latest_k", kTitan, "checkpoint.keep"},
@@ -343,6 +393,14 @@ constexpr ForeignKey kKeys[] = {
     {"eval_steps", kHfAndAxolotl, "metrics.validate_every_steps"},
     {"eval_interval", kMegatron, "metrics.validate_every_steps"},
     {"validation.freq", kTitan, "metrics.validate_every_steps"},
+    {"validation.steps", kTitan, "metrics.validate_sequences",
+     "use `metrics.validate_sequences` = steps x sequences per step; 0: all"},
+    {"log_throughput", kMegatron, "metrics.every_steps",
+     "remove it: metrics.jsonl has tokens_per_s and model_flops_per_s"},
+    {"wall_clock_breakdown", kDeepSpeed, "metrics.trace_step",
+     "use `metrics.trace_step`: the timeline of that step is written to trace.json"},
+    {"profiling.enable_profiling", kTitan, "metrics.trace_step",
+     "use `metrics.trace_step`: the timeline of that step is written to trace.json"},
     {"eval_iters", kMegatron, "metrics.validate_sequences",
      "use `metrics.validate_sequences` = eval-iters x `batch.global`"},
     {"per_device_eval_batch_size", kHf, "metrics.validate_sequences", kPerDevice},
@@ -352,6 +410,7 @@ constexpr ForeignKey kKeys[] = {
     {"use_tensorboard", kAxolotl, "metrics.tensorboard"},
     {"wandb_project", kAxolotl, "metrics.tensorboard", kWandb},
     {"wandb", kShort, "metrics.tensorboard", kWandb},
+    {"enable_wandb", kTitan, "metrics.tensorboard", kWandb},
     {"wandb_entity", kAxolotl, "metrics.tensorboard", kWandb},
     {"wandb_name", kAxolotl, "metrics.tensorboard", kWandb},
     {"wandb_run_id", kAxolotl, "metrics.tensorboard", kWandb},

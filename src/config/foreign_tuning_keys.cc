@@ -1,4 +1,5 @@
-// The table of foreign names of fine-tuning: axolotl's YAML, TRL's configurations, and those of
+// The table of foreign names of fine-tuning: axolotl's and LLaMA-Factory's YAML, TRL's
+// configurations, and those of
 // Hugging Face's TrainingArguments that are about data, validation and saving. The general table
 // is foreign_key_table.cc.
 #include "config/foreign_keys.h"
@@ -8,7 +9,7 @@ namespace {
 
 constexpr std::string_view kHf = "Hugging Face Trainer", kPeft = "Hugging Face PEFT",
                            kAxolotl = "axolotl", kHfAndAxolotl = "Hugging Face Trainer, axolotl";
-constexpr std::string_view kTrl = "TRL";
+constexpr std::string_view kTrl = "TRL", kFactory = "LLaMA-Factory";
 constexpr std::string_view kPacked =
     "samples are always packed; `data.intra_document_masking` separates their attention";
 constexpr std::string_view kRows =
@@ -45,6 +46,7 @@ constexpr ForeignKey kKeys[] = {
     {"padding_free", kTrl, "data.intra_document_masking", kPacked},
     {"pad_to_sequence_len", kAxolotl, "data.sequence_length", kRows},
     {"pad_to_multiple_of", kTrl, "data.sequence_length", kRows},
+    {"cutoff_len", kFactory, "data.sequence_length"},
     {"group_by_length", kHfAndAxolotl, "data.sequence_length", kRows},
     {"assistant_only_loss", kTrl, "data.learn", kAnswers},
     {"completion_only_loss", kTrl, "data.learn", kAnswers},
@@ -87,6 +89,7 @@ constexpr ForeignKey kKeys[] = {
      "use `precision`; weights of any dtype are read"},
     {"dtype", "Hugging Face config.json, TRL", "precision",
      "use `precision`; weights of any dtype are read", true},
+    {"finetuning_type", kFactory, "lora.rank", "use `lora.rank`: above 0 for lora, 0 for full"},
     {"use_peft", kTrl, "lora.rank", "use `lora.rank`; above 0, LoRA adapters are trained"},
     {"lora_target_linear", kAxolotl, "lora.targets",
      "use `lora.targets: [all-linear]`, which is also the default"},
@@ -148,6 +151,8 @@ constexpr ForeignKey kKeys[] = {
     {"strict", kAxolotl, "", "remove it: unknown keys are always errors", true},
     {"overwrite_output_dir", kHf, "checkpoint.resume",
      "use `checkpoint.resume: never`, which sets earlier checkpoints aside"},
+    {"data_seed", kHf, "run.seed", "remove it: `run.seed` determines the data order, too"},
+    {"use_cpu", kHf, "run.device", "use `run.device: cpu`"},
     {"do_train", kHf, "", "remove it: `tessera train RUN.yaml` trains, `tessera eval` evaluates",
      true},
     {"gradient_checkpointing_kwargs", kHfAndAxolotl, "layout.recompute"},

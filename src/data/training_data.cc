@@ -301,7 +301,7 @@ int64_t TrainingData::tokens() const {
 }
 
 TrainingData::MostRead TrainingData::most_read(int64_t samples) const {
-  MostRead most;
+  MostRead most{0, 0};
   for (int i = 0; i < datasets(); ++i) {
     const auto epoch = static_cast<double>(datasets_[i].order->samples_per_epoch());
     const double epochs = mixture_->expected(i, samples) / epoch;

@@ -118,11 +118,10 @@ class TrainingData {
   const std::string& prefix(int i) const { return datasets_[i].prefix; }
   int64_t tokens() const;  // tokens of the selected parts of all datasets
   struct MostRead {
-    int dataset = 0;
-    double epochs = 0;
+    int dataset;
+    double epochs;
   };
-  // Returns the dataset with the most epochs in the first `samples` samples.
-  MostRead most_read(int64_t samples) const;
+  MostRead most_read(int64_t samples) const;  // the one with the most epochs in `samples` samples
 
  private:
   struct Dataset {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "base/renamed_keys.h"
 #include "base/shipped_configs.h"
@@ -75,16 +76,34 @@ void apply_peft_settings(config::RunConfig& config) {
       peft.rslora() ? compile::AdapterScaling::kRslora : compile::AdapterScaling::kRank;
 }
 
+// Throws Error for the name of a run file that does not exist and can be a misspelt recipe: a name
+// without a folder and without the ending of a file.
+void reject_unknown_recipe(const std::string& name) {
+  if (name.empty() || name.find('/') != name.npos) return;
+  for (const std::string_view ending : {".yaml", ".yml", ".json"})
+    if (name.ends_with(ending)) return;
+  std::vector<std::string> recipes;
+  for (const ShippedConfig& c : shipped_configs())
+    if (c.folder == "recipes") recipes.emplace_back(c.name);
+  const std::string guess = nearest(name, recipes);
+  throw Error(
+      "{}: cannot be opened: there is neither a file nor a recipe with this name.{} Recipes: {}",
+      name, guess.empty() ? "" : fmt::format(" Did you mean '{}'?", guess),
+      shipped_names("recipes"));
+}
+
 }  // namespace
 
 RunFile read_run_file(const Path& path) {
   const std::string source = path.string();
   std::error_code error;
-  if (!std::filesystem::exists(path, error) && !error)
+  if (!std::filesystem::exists(path, error) && !error) {
     if (const ShippedConfig* recipe = shipped_config("recipes", source)) {
       const std::string file = fmt::format("recipes/{}.yaml", recipe->name);
       return {parse_yaml(std::string(recipe->text), file), file};
     }
+    reject_unknown_recipe(source);
+  }
   const std::string text = read_pipe_or_file(path, kMostRunFileBytes);
   Tree tree = parse_yaml(text, source);
   // The run.yaml of a run directory may be of an earlier version, which a resume must still read.

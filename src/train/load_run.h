@@ -13,7 +13,8 @@ struct RunFile {
 };
 
 // Reads a run file. A name without a folder that is not a file may be the name of a recipe that the
-// program contains, such as pythia-70m. Throws Error if the file cannot be read or is not YAML.
+// program contains, such as pythia-70m. Throws Error if the file cannot be read or is not YAML; for
+// a name that is neither a file nor a recipe, the error lists the recipes.
 RunFile read_run_file(const Path& path);
 
 // Reads a run as config::read_run does. If checkpoint.from is set and neither model.preset nor

@@ -73,6 +73,61 @@ TEST_F(FirstLook, RecipesAndTasksAreFoundByNameInEveryFolder) {
   expect_in(task.out, {R"("task":"piqa")", R"("examples":1)"});
 }
 
+TEST_F(FirstLook, AMisspeltRecipeIsAnsweredWithTheRecipes) {
+  const ProgramResult plan = run("plan pythia-14 --cluster h100");
+  EXPECT_EQ(plan.code, 1);
+  expect_in(plan.err, {"pythia-14: cannot be opened", "Did you mean 'pythia-14m'?",
+                       "Recipes: ", " mt5-base ", " pythia-1.4b "});
+  const ProgramResult far = run("plan zzzzzzzzzz --cluster h100");
+  expect_in(far.err, {"neither a file nor a recipe", "Recipes: frontier-175b "});
+  EXPECT_EQ(far.err.find("Did you mean"), std::string::npos) << far.err;
+  // A path, or a name with the ending of a file, is not the name of a recipe.
+  for (const std::string file : {"run-2.yaml", "./pythia-14"})
+    EXPECT_EQ(run("plan " + file + " --cluster h100").err.find("Recipes"), std::string::npos);
+}
+
+TEST_F(FirstLook, CommandsOfOtherProgramsAreAnsweredWithOurs) {
+  const std::map<std::string, std::string> answers = {
+      {"export", "Did you mean 'tessera checkpoint export'?"},
+      {"import", "Did you mean 'tessera checkpoint import'?"},
+      {"convert", "Did you mean 'tessera checkpoint import'?"},
+      {"pretrain", "Did you mean 'tessera train'?"},
+      {"infer", "Did you mean 'tessera generate'?"},
+      {"inference", "Did you mean 'tessera generate'?"},
+      {"sft", "`tessera finetune` fine-tunes a model"},
+      {"hparams", "`tessera sweep` finds the keys"},
+      {"trian", "Did you mean 'tessera train'?"}};
+  for (const auto& [name, answer] : answers) {
+    const ProgramResult r = run(name);
+    EXPECT_EQ(r.code, 2) << name;
+    expect_in(r.err, {"there is no command '" + name + "'. " + answer});
+  }
+}
+
+TEST_F(FirstLook, ExplainAnswersNamesOfOtherProgramsAsTrainDoes) {
+  const std::map<std::string, std::string> answers = {
+      {"tensor_model_parallel_size", "(Megatron-LM): use layout.tensor"},
+      {"train_iters", "(Megatron-LM): use schedule.steps"},
+      {"per_device_train_batch_size", "(Hugging Face Trainer): use batch.micro"},
+      {"num_train_epochs",
+       "(Hugging Face Trainer): use schedule.steps = epochs x samples / "
+       "batch.global"}};
+  for (const auto& [name, answer] : answers) {
+    const std::string message = "unknown key '" + name + "' " + answer;
+    const ProgramResult explain = run("config explain " + name);
+    EXPECT_EQ(explain.code, 1) << name;
+    expect_in(explain.err, {message});
+    put("run.yaml", name + ": 2\n");
+    expect_in(run("train run.yaml").err, {message});
+  }
+  expect_in(run("config explain optimiser").err, {"Did you mean 'optimizer'?"});
+  expect_in(run("config explain Optimizer").err, {"Did you mean 'optimizer'?"});
+  expect_in(run("config explain Schedule.Steps").err, {"Did you mean 'schedule.steps'?"});
+  expect_in(run("config explain model.roter").err, {"Did you mean 'model.router'?"});
+  expect_in(run("config explain schedule.floor").err, {"(renamed): use schedule.min_lr_ratio"});
+  expect_in(run("config explain zzzzzzzzzz").err, {"All keys: tessera config explain"});
+}
+
 TEST_F(FirstLook, EvalOfATextFileSaysWhatItReads) {
   trained();
   put("chat.jsonl", "{\"prompt\":\"fox\",\"response\":\"jumps\"}\n");

@@ -2,12 +2,15 @@
 
 usage: wandb_test.py SOURCE FOLDER    (77: skipped, without a network)
 """
+import importlib
 import json
 import pathlib
 import re
 import subprocess
 import sys
+import types
 import venv
+import warnings
 
 LINES = [
     {"step": 1, "tokens": 64, "loss": 4.5, "grad_norm": None, "skipped": True, "bytes_sent": {"data": 8, "tensor": 0}},
@@ -25,10 +28,10 @@ EXPECTED = {
 
 
 def check_table(source):
-    sys.path.insert(0, str(source / "python/tessera"))
-    import wandb as exporter  # python/tessera/wandb.py itself: the package needs NumPy
-    sys.path.pop(0)
-    del sys.modules["wandb"]
+    package = types.ModuleType("tessera")  # without its __init__.py, which needs NumPy
+    package.__path__ = [str(source / "python/tessera")]
+    sys.modules["tessera"] = package
+    exporter = importlib.import_module("tessera.wandb")
     page = (source / "docs/metrics.md").read_text(encoding="utf-8")
     table = dict(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| `tessera_", page, re.M))
     assert exporter.TAGS == table, set(exporter.TAGS.items()) ^ set(table.items())
@@ -67,10 +70,15 @@ def main():
     exporter = check_table(source)
     run = folder / "run"
     run.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(line) + "\n" for line in LINES) + '{"step":3,"lo'
+    lines = [json.dumps(line) + "\n" for line in LINES]
+    text = lines[0] + '{"step":2,"tok\n[2]\n' + "".join(lines[1:]) + '{"step":3,"lo'
     (run / "metrics.jsonl").write_text(text, encoding="utf-8")
     (run / "run.yaml").write_text("run: { name: first }\n", encoding="utf-8")
-    assert dict(exporter.read_steps(run / "metrics.jsonl")) == EXPECTED
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert dict(exporter.read_steps(run / "metrics.jsonl")) == EXPECTED
+    [warning] = [str(one.message) for one in said]
+    assert "metrics.jsonl:2: " in warning and "2 damaged lines are left out" in warning, warning
 
     python = folder / "venv/bin/python"
     if not python.exists():
@@ -80,7 +88,9 @@ def main():
         return 77
     subprocess.run(["rm", "-rf", run / "wandb"], check=True)
     environment = {"PYTHONPATH": str(source / "python"), "HOME": str(folder), "PATH": "/usr/bin:/bin"}
-    subprocess.run([python, "-m", "tessera.wandb", run, "--project", "p", "--offline"], check=True, env=environment)
+    written = subprocess.run([python, "-m", "tessera.wandb", run, "--project", "p", "--offline"], check=True, env=environment,
+                             stderr=subprocess.PIPE, text=True)
+    assert f"tessera: warning: {run}/metrics.jsonl:2: " in written.stderr, written.stderr
     out = subprocess.run([python, "-c", READ, run / "wandb"], check=True, env=environment, capture_output=True, text=True)
     steps = {int(step): values for step, values in json.loads(out.stdout).items()}
     assert steps == EXPECTED, steps
