@@ -10,7 +10,7 @@ from typing import Any, Iterator
 def read_lines(path: pathlib.Path) -> Iterator[dict[str, Any]]:
     """Yields the lines, as dicts. A damaged line is left out with a warning, as `tessera report` does. The last line may be
     unfinished while the run continues: it is left out without one."""
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
     damaged: list[str] = []
     for number, text in enumerate(lines, 1):
         if not text:
@@ -19,7 +19,7 @@ def read_lines(path: pathlib.Path) -> Iterator[dict[str, Any]]:
             line = json.loads(text)
             if not isinstance(line, dict) or not isinstance(line.get("step"), int):
                 raise ValueError("not an object with a step")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number < len(lines):
                 damaged.append(f"{path}:{number}: {error}")
             continue

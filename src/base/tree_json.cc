@@ -92,6 +92,9 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     std::string reason = e.what();  // "[json.exception…] parse error at line 1, column 2: why"
     const size_t colon = reason.find(": ");
     if (colon != std::string::npos) reason.erase(0, colon + 2);
+    // The reason quotes the token, which may have megabytes.
+    if (constexpr size_t kMost = 200; reason.size() > kMost)
+      reason = printable(reason.substr(0, kMost)) + " …";
     throw Error("{}:{}:{}: this is not JSON: {}", source_, line_, column_, reason);
   }
 

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -75,7 +76,8 @@ struct Arguments::Parser {
   std::vector<Line> positionals, options;
   std::vector<std::string> names;
   std::vector<Line> numbers;  // options with a number as value, and the expected kind of number
-  bool takes_keys = false;    // accepts overrides of run-file keys
+  std::vector<const char*> paths;  // options with a path as value
+  bool takes_keys = false;         // accepts overrides of run-file keys
 
   // Returns a message for a wrong number of values: an option without a value, or one that is
   // repeated.
@@ -157,6 +159,8 @@ void Arguments::many(std::vector<std::string>& values, const char* name, const c
 void Arguments::option(std::string& value, const char* name, const char* of, const char* help,
                        bool must) {
   parser_->add_option(value, name, of, help, must);
+  constexpr std::array<std::string_view, 4> kPaths{"FILE", "DIR", "CHECKPOINT", "PREFIX"};
+  if (std::ranges::find(kPaths, of) != kPaths.end()) parser_->paths.push_back(name);
 }
 void Arguments::option(int64_t& value, const char* name, const char* of, const char* help,
                        bool must) {
@@ -206,6 +210,10 @@ bool Arguments::parse(Args args) {
   } catch (const CLI::ParseError& e) {
     fail(e.what());
   }
+  for (const char* const name : parser_->paths)
+    if (const CLI::Option& o = *parser_->app.get_option(name);
+        o.count() > 0 && o.as<std::string>().empty())
+      fail(fmt::format("{} is empty, expected a path", name));
   // Reports unknown arguments, with the nearest known option or, for a run-file key, with its
   // correct spelling.
   if (const std::vector<std::string> rest = parser_->app.remaining(); !rest.empty()) {

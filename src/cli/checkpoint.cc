@@ -209,7 +209,7 @@ Tree header_tree(const checkpoint::CheckpointHeader& h) {
 std::string in_words(const checkpoint::TensorDifference& d) {
   if (!d.what.empty()) return d.what;
   std::string text = d.types.empty() ? "" : d.types + ", ";
-  text += with_commas(d.elements) + " elements differ";
+  text += with_commas(d.elements) + (d.elements == 1 ? " element differs" : " elements differ");
   if (d.largest > 0)  // else codes, or -0 and 0
     text += fmt::format(" by at most {:.3g}; the norm of the difference is {:.3g} times the norm",
                         d.largest, d.relative);

@@ -236,9 +236,10 @@ class Verification {
     for (const std::string& key :
          {"run.directory=" + into.string(), fmt::format("run.stop_after_steps={}", steps_),
           "run.dump_values=" + into.string(), std::string("compiler.gemm_dtype=compute"),
-          std::string("checkpoint.resume=never"), std::string("checkpoint.every_steps=0"),
-          std::string("checkpoint.at_steps=[]"), std::string("checkpoint.keep_every_steps=0"),
-          std::string("metrics.every_steps=1"), std::string("metrics.validate_every_steps=0"),
+          std::string("compiler.poison=false"), std::string("checkpoint.resume=never"),
+          std::string("checkpoint.every_steps=0"), std::string("checkpoint.at_steps=[]"),
+          std::string("checkpoint.keep_every_steps=0"), std::string("metrics.every_steps=1"),
+          std::string("metrics.validate_every_steps=0"),
           std::string("metrics.validate_sequences=1"), std::string("metrics.tensorboard=false")})
       start.program.push_back(key);
     run(ranks == 1 ? start.program : launch::start_command(start), folder_ / (name + ".log"));
@@ -321,6 +322,7 @@ int verb_verify(Args args) {
   a.many(overrides, "key=value", "overrides of run-file keys");
   a.option(steps, "--steps", "N", "number of steps");
   if (!a.parse(args)) return 0;
+  if (steps < 1) throw UsageError("verify: --steps is {}, expected at least 1", steps);
   // Each rank would start all ranks of both runs.
   if (const RankInfo rank = read_rank_info(); rank.ranks > 1)
     throw UsageError(

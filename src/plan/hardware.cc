@@ -25,35 +25,36 @@ struct Bound {
   double least = 0, most = kAny;
   const char* example = "";  // in the expected unit
 };
-constexpr double kBytes = 1e6, kRate = 1e3, kFlops = 1e6, kSeconds = 1;
+constexpr double kBytes = 1e6, kMostBytes = 1e15, kRate = 1e3, kFlops = 1e6, kSeconds = 1;
 constexpr const char *kGibibytes = "bytes: 80 GiB are 85899345920",
                      *kGigabytes = "bytes per second: 300 GB/s are 300e9",
                      *kTeraflops = "operations per second: 312 TFLOP/s is 312e12",
                      *kMicroseconds = "seconds: 4 us are 4e-6";
-constexpr Bound kRequired[] = {{"device.memory_bytes", false, false, kBytes, kAny, kGibibytes},
-                               {"device.memory_bytes_per_s", false, false, kRate, kAny, kGigabytes},
-                               {"device.memory_efficiency", false, true},
-                               {"device.bf16_flops_per_s", false, false, kFlops, kAny, kTeraflops},
-                               {"device.fp32_flops_per_s", false, false, kFlops, kAny, kTeraflops},
-                               {"device.matrix_efficiency", false, true},
-                               {"node.devices", false, false},
-                               {"node.bytes_per_s", false, false, kRate, kAny, kGigabytes},
-                               {"node.efficiency", false, true},
-                               {"node.latency_s", true, false, 0, kSeconds, kMicroseconds},
-                               {"network.bytes_per_s", false, false, kRate, kAny, kGigabytes},
-                               {"network.efficiency", false, true},
-                               {"network.latency_s", true, false, 0, kSeconds, kMicroseconds}};
+constexpr Bound kRequired[] = {
+    {"device.memory_bytes", false, false, kBytes, kMostBytes, kGibibytes},
+    {"device.memory_bytes_per_s", false, false, kRate, kAny, kGigabytes},
+    {"device.memory_efficiency", false, true},
+    {"device.bf16_flops_per_s", false, false, kFlops, kAny, kTeraflops},
+    {"device.fp32_flops_per_s", false, false, kFlops, kAny, kTeraflops},
+    {"device.matrix_efficiency", false, true},
+    {"node.devices", false, false},
+    {"node.bytes_per_s", false, false, kRate, kAny, kGigabytes},
+    {"node.efficiency", false, true},
+    {"node.latency_s", true, false, 0, kSeconds, kMicroseconds},
+    {"network.bytes_per_s", false, false, kRate, kAny, kGigabytes},
+    {"network.efficiency", false, true},
+    {"network.latency_s", true, false, 0, kSeconds, kMicroseconds}};
 constexpr Bound kOptional[] = {
     {"device.attention_efficiency", false, true},
     {"device.processors", true, false},
     {"device.fp8_flops_per_s", true, false, kFlops, kAny, kTeraflops},
     {"device.kernel_s", true, false, 0, kSeconds, kMicroseconds},
-    {"device.outside_bytes", true, false, kBytes, kAny, kGibibytes},
-    {"device.communication_bytes", true, false, kBytes, kAny, kGibibytes},
-    {"device.communicator_bytes", true, false, kBytes, kAny, kGibibytes},
+    {"device.outside_bytes", true, false, kBytes, kMostBytes, kGibibytes},
+    {"device.communication_bytes", true, false, kBytes, kMostBytes, kGibibytes},
+    {"device.communicator_bytes", true, false, kBytes, kMostBytes / 1e3, kGibibytes},
     {"device.headroom", true, true},
     {"device.host_bytes_per_s", true, false, kRate, kAny, kGigabytes},
-    {"device.host_memory_bytes", true, false, kBytes, kAny, kGibibytes},
+    {"device.host_memory_bytes", true, false, kBytes, kMostBytes, kGibibytes},
     {"node.package_devices", false, false},
     {"node.package_bytes_per_s", true, false, kRate, kAny, kGigabytes},
     {"network.adapters", false, false},

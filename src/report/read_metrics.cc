@@ -47,6 +47,15 @@ constexpr std::string_view kValidation = "validation_";
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
+constexpr int64_t kMostSteps = int64_t{1} << 53;
+
+// Throws Error if the figure is there and neither a number nor null, which stands for NaN.
+void require_number(const Tree& tree, const char* key, const std::string& source, int line) {
+  const Tree* const figure = tree.find(key);
+  if (figure != nullptr && !number_in(*figure) && !figure->is_null())
+    throw Error("{}:{}: '{}' is {}, expected a number", source, line, key, kind_of(*figure));
+}
+
 double number(const Tree* tree) { return tree ? number_in(*tree).value_or(kNone) : kNone; }
 
 class MetricsReader {
@@ -58,13 +67,16 @@ class MetricsReader {
     const Tree tree = parse_json(text, source, line);
     const Tree* const step = tree.find("step");
     const auto* const n = step ? std::get_if<int64_t>(&step->value) : nullptr;
-    if (!n) throw Error("{}:{}: is not a JSON object with an integer 'step'", source, line);
-    if (const Tree* name = tree.find("name"); name && name->as_string())
-      return add_validation(tree, *n, *name->as_string());
-    if (const Tree* dataset = tree.find("source"); dataset && dataset->as_string())
+    if (!n || *n < 0 || *n > kMostSteps)
+      throw Error("{}:{}: is not a JSON object with 'step' from 0 to {}", source, line, kMostSteps);
+    for (const char* const key : {"name", "source", "task"})
+      if (const Tree* text = tree.find(key); text && !text->as_string())
+        throw Error("{}:{}: '{}' is {}, expected a text", source, line, key, kind_of(*text));
+    if (const Tree* name = tree.find("name")) return add_validation(tree, *n, *name->as_string());
+    if (const Tree* dataset = tree.find("source"))
       return add_source(tree, *n, *dataset->as_string());
-    if (const Tree* task = tree.find("task"); task && task->as_string())
-      return add_task(tree, *n, *task->as_string());
+    if (const Tree* task = tree.find("task")) return add_task(tree, *n, *task->as_string());
+    require_number(tree, "loss", source, line);
     run_.steps.step.push_back(*n);
     for (const Column c : Enumerators<Column>())
       run_.steps.values[c].push_back(number(tree.find(kKeys[c])));

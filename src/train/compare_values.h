@@ -24,8 +24,9 @@ struct ValueBounds {
   std::function<double(std::string_view weight)> signs = nullptr;
   // The share of a weight's change that its moving average follows in a step (1 - optimizer.ema).
   double average_share = 0;
-  // The distance of neighboring codes of moments in 8 bits, as a share of the root mean square of
-  // the moments; 0 without such moments. A rounding error may change a code.
+  // The distance of neighboring codes of moments in 8 or 16 bits, as a share of the root mean
+  // square of the moments; 0 for f32 moments. A rounding error may change a code, and then the
+  // update.
   double code_distance = 0;
   // True for fp16, where a step that overflows is skipped: a value that is infinite or NaN on both
   // sides then counts as equal.
@@ -33,6 +34,8 @@ struct ValueBounds {
   // True if rounding may route a token to another expert. The biases of routers are then not
   // compared: their gradients are differences of token counts.
   bool reroutes = false;
+  // The tolerance of gradients of routers, relative to that of other gradients.
+  double router_scale = 1;
 };
 
 // Returns the tolerances for sums in another order: errors of one unit in the last place per layer,

@@ -29,16 +29,20 @@ uint64_t mixed(uint64_t x) {
 }
 
 template <class T>
-void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first) {
+void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first, double minus_infinity) {
   for (int64_t i = 0; i < n; ++i) {
     // The index is that of the global value, so shards on different ranks use the same signs.
     const uint64_t signs = mixed(first + i);
-    const auto value = static_cast<double>(static_cast<float>(x[i]));
+    auto value = static_cast<double>(static_cast<float>(x[i]));
+    if (value == -std::numeric_limits<double>::infinity()) value = minus_infinity;
     for (size_t k = 0; k < kDigestSums; ++k) d.sums[k] += ((signs >> k) & 1u) != 0 ? value : -value;
     d.squares += value * value;
   }
   d.elements += n;
 }
+
+// Stands for a masked score in digests, so that it differs from scores of usual size.
+constexpr double kMaskedScore = -1e3;
 
 bool is_float(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
 
@@ -81,7 +85,7 @@ std::string name_in(const Program& p, ValueId v, const Call& c) {
 }  // namespace
 
 void ValueDigest::add(const TensorView& part, const Shape& global, std::span<const int64_t> begin,
-                      std::span<const int64_t> end, uint64_t name) {
+                      std::span<const int64_t> end, uint64_t name, double minus_infinity) {
   const int rank = global.rank();
   const uint64_t key = mixed(name);
   const int64_t row = rank == 0 ? 1 : end[rank - 1] - begin[rank - 1];
@@ -95,13 +99,13 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
       }
       const uint64_t first = key + to;
       if (part.dtype == DType::kF32)
-        add_row(*this, part.f32() + from, row, first);
+        add_row(*this, part.f32() + from, row, first, minus_infinity);
       else if (part.dtype == DType::kF16)
-        add_row(*this, part.as<F16>() + from, row, first);
+        add_row(*this, part.as<F16>() + from, row, first, minus_infinity);
       else if (part.dtype == DType::kU8)
-        add_row(*this, part.as<uint8_t>() + from, row, first);
+        add_row(*this, part.as<uint8_t>() + from, row, first, minus_infinity);
       else
-        add_row(*this, part.bf16() + from, row, first);
+        add_row(*this, part.bf16() + from, row, first, minus_infinity);
       return;
     }
     const size_t i = d;
@@ -116,10 +120,10 @@ namespace {
 // Adds this rank's shard of a value to a digest. Each element has the index that it has in the
 // whole value, even if the tokens of the rank are two ranges of a sequence (ContextCut::kZigzag).
 void add_shard(ValueDigest& d, const TensorView& view, const Value& value,
-               const runtime::RankPosition& position, uint64_t name) {
+               const runtime::RankPosition& position, uint64_t name, double minus_infinity) {
   const GlobalBox box = global_box_of(value, position.mesh, position.at);
   if (value.sharding.cut != ContextCut::kZigzag)
-    return d.add(view, value.shape, box.begin, box.end, name);
+    return d.add(view, value.shape, box.begin, box.end, name, minus_infinity);
   const int tokens = value.sharding.place[AxisKind::kContext];
   const Shape& local = view.shape;
   const int64_t token = local.product(tokens + 1, local.rank());
@@ -135,7 +139,8 @@ void add_shard(ValueDigest& d, const TensorView& view, const Value& value,
       part.begin[tokens] = r.first;
       part.end[tokens] = r.first + r.count;
       const int64_t first = (row * local[tokens] + r.local) * token;
-      d.add({view.at(first), view.dtype, local}, value.shape, part.begin, part.end, name);
+      d.add({view.at(first), view.dtype, local}, value.shape, part.begin, part.end, name,
+            minus_infinity);
     }
 }
 
@@ -200,7 +205,9 @@ void ValueRecorder::record(const runtime::OpEvent& e, ValueId v, const TensorVie
   r.place = value.sharding;
   r.told = fmt::format("{} ({}), {}", known.name, what, e.segment.name());
   if (e.call.microbatch != kNone) r.told += fmt::format(", micro-batch {}", e.call.microbatch);
-  add_shard(r.digest, view, value, position_, hash_name(known.key));
+  const bool masks = e.op.op->is<AttentionScores>();
+  add_shard(r.digest, view, value, position_, hash_name(known.key),
+            masks ? kMaskedScore : -std::numeric_limits<double>::infinity());
   r.key = std::move(known.key);
   all_.records.push_back(std::move(r));
 }

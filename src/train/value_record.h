@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -31,9 +32,11 @@ struct ValueDigest {
   int64_t elements = 0;  // number of elements on this rank
 
   // Adds the elements of a box of a global value. `part` begins with the first of them and may be
-  // padded after the last. Only for floating-point types.
+  // padded after the last. Only for floating-point types. -inf counts as `minus_infinity`: masked
+  // scores are right, and need a digest that is finite.
   void add(const TensorView& part, const Shape& global, std::span<const int64_t> begin,
-           std::span<const int64_t> end, uint64_t name);
+           std::span<const int64_t> end, uint64_t name,
+           double minus_infinity = -std::numeric_limits<double>::infinity());
 };
 
 struct ValueRecord {

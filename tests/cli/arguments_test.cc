@@ -18,7 +18,7 @@ std::string parse(Line& l, const std::vector<std::string>& args) {
   Arguments a("verb", "Does it.", "tessera verb x");
   a.required(l.run, "RUN", "a run file");
   a.many(l.rest, "key=value", "keys");
-  a.option(l.to, "--to", "FOLDER", "where to", true);
+  a.option(l.to, "--to", "DIR", "where to", true);
   a.option(l.text, "--text", "TEXT", "what");
   a.option(l.more, "--more", "FILE", "more");
   a.option(l.n, "--number", "N", "how many");
@@ -55,6 +55,7 @@ TEST(Arguments, SaysWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(parse(l, {"r", "--to", "f", "--number", "many"}).find("many"), std::string::npos);
   EXPECT_NE(parse(l, {"r", "--to"}).find("--to"), std::string::npos);
+  EXPECT_NE(parse(l, {"r", "--to", ""}).find("--to is empty"), std::string::npos);
 }
 
 TEST(Arguments, E3_NumbersAreDecimalOrAnErrorThatNamesTheOption) {

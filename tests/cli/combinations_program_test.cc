@@ -146,6 +146,18 @@ TEST_F(Defects, A3_VerifyAgreesWithAdapters) {
   }
 }
 
+TEST_F(Defects, VerifyAgreesWithKeysThatLeaveInfinitiesOrNaN) {
+  for (const char* keys : {"layout.data=2 compiler.attention=unfused",
+                           "layout.tensor=2 compiler.attention=unfused precision=bf16",
+                           "layout.pipeline=2 compiler.poison=true"}) {
+    const ProgramResult r = expect_success(fmt::format("verify run.yaml --steps 1 {}", keys));
+    EXPECT_NE(r.out.find("all values agree"), std::string::npos) << r.out;
+  }
+  const ProgramResult none = run("verify run.yaml --steps 0 layout.data=2");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("--steps is 0, expected at least 1"), std::string::npos) << none.err;
+}
+
 TEST_F(Defects, A3_VerifyAgreesOnARampOfBatches) {
   for (const char* layout : {"layout.data=2", "layout.pipeline=2 layout.zero=3"}) {
     const ProgramResult r =
