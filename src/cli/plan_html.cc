@@ -44,7 +44,7 @@ report::PlanPage page_of_step(const plan::Subject& subject, const std::vector<Pr
   if (p.host_bytes() > 0)
     page.facts.emplace_back("host memory of a rank", bytes_text(p.host_bytes()));
   if (subject.token_budget > 0) {
-    page.facts.emplace_back(amount_text(subject.token_budget) + " tokens in",
+    page.facts.emplace_back("to train on " + amount_text(subject.token_budget) + " tokens",
                             run_text(subject.token_budget / p.tokens_per_s()));
     if (p.usd_per_device_hour > 0)
       page.facts.emplace_back("cost of the run", price_text(p.usd(subject.token_budget)));

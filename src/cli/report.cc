@@ -40,6 +40,7 @@ report::Planned planned_step(const std::string& directory, const std::string& cl
   planned.parts.emplace_back(name_of(report::Activity::kUpdate), p.parts.optimizer);
   planned.parts.emplace_back(report::kWaiting, p.parts.exposed_s() + p.parts.bubble + p.parts.host);
   planned.timeline_svg = plan::draw(stages, plan::timeline_of(stages, hardware, software));
+  planned.timeline_colors = plan::colors_of_draw();
   return planned;
 }
 

@@ -18,8 +18,8 @@ namespace {
 constexpr double kWidth = 1200, kLeft = 70, kRow = 26, kBar = 10, kMemory = 12;
 
 constexpr const char *kForward = "#4c8bf5", *kBackward = "#34a853", *kWeightBackward = "#a5d6a7",
-                     *kHead = "#1b7f3b", *kRecompute = "#fbbc04", *kMessage = "#9aa0a6",
-                     *kUpdate = "#8e44ad", *kCollective = "#ea4335", *kMemoryColor = "#d2e3fc";
+                     *kHead = "#1b7f8f", *kRecompute = "#e0a100", *kMessage = "#f0a698",
+                     *kUpdate = "#8e44ad", *kCollective = "#e0523f", *kMemoryColor = "#d2e3fc";
 
 const char* color_of(Phase phase) {
   switch (phase) {

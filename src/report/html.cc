@@ -86,6 +86,15 @@ std::string script_safe(std::string_view json) {
   return safe;
 }
 
+std::string color_legend(const NamedColors& colors, std::string_view svg) {
+  std::string out = "<div class=\"keys\">";
+  for (const auto& [meaning, color] : colors)
+    if (svg.find(fmt::format("fill=\"{}\"", color)) != std::string_view::npos)
+      out += fmt::format("<span><i class=\"swatch\" style=\"background:{}\"></i>{}</span>",
+                         escaped(color), escaped(meaning));
+  return out + "</div>";
+}
+
 std::string tiles(const std::vector<std::pair<std::string, std::string>>& facts) {
   std::string out = "<div class=\"tiles\">";
   for (const auto& [name, value] : facts)

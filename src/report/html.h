@@ -41,6 +41,11 @@ std::string filled(std::string_view page, const TemplateTexts& texts);
 // Returns JSON that may be in a <script>: "</script>" in a text does not end the element.
 std::string script_safe(std::string_view json);
 
+// Colors of a drawing: a meaning, and a color as in "#4c8bf5".
+using NamedColors = std::vector<std::pair<std::string, std::string>>;
+// Returns a legend of those colors that `svg` fills something with.
+std::string color_legend(const NamedColors& colors, std::string_view svg);
+
 // Large values with small names below them.
 std::string tiles(const std::vector<std::pair<std::string, std::string>>& facts);
 

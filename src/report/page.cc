@@ -12,16 +12,32 @@
 namespace tessera::report {
 namespace {
 
+constexpr size_t kMostNames = 3, kLongTitle = 60;  // bytes
+
+// Returns the first `most` names with commas between them.
+std::string joined(const std::vector<std::string>& names, size_t most) {
+  std::string out;
+  for (size_t i = 0; i < std::min(most, names.size()); ++i) out += (i == 0 ? "" : ", ") + names[i];
+  return out;
+}
+
+bool fit_a_title(const std::vector<std::string>& names) {
+  return names.size() == 1 ||
+         (names.size() <= kMostNames && joined(names, kMostNames).size() <= kLongTitle);
+}
+
 std::string title_of(const std::vector<std::string>& names) {
-  std::string title;
-  for (const std::string& name : names) title += (title.empty() ? "" : ", ") + name;
-  return title;
+  return fit_a_title(names) ? joined(names, kMostNames) : fmt::format("{} runs", names.size());
 }
 
 std::string about(std::span<const RunData> runs, const PageOptions& options) {
   if (options.sweep)
     return fmt::format("sweep of {} trials, with the curves of the best {}",
                        options.sweep->trials.size(), runs.size());
+  if (const auto names = names_of(runs); !fit_a_title(names)) {
+    const size_t more = names.size() - std::min(names.size(), kMostNames);
+    return escaped(joined(names, kMostNames)) + (more > 0 ? fmt::format(" and {} more", more) : "");
+  }
   if (runs.size() > 1) return fmt::format("{} runs", runs.size());
   const RunData& run = runs.front();
   if (run.log.starts.empty()) return escaped(run.directory.string());
@@ -86,6 +102,7 @@ std::string page(std::span<const RunData> runs, const PageOptions& options) {
                                   {"@LEFT_OUT@", left_out_section(runs)},
                                   {"@SUMMARY@", summary_section(runs)},
                                   {"@SWEEP@", options.sweep ? sweep_section(*options.sweep) : ""},
+                                  {"@RATES@", rates_section(runs)},
                                   {"@TRAFFIC@", traffic_table(runs)},
                                   {"@TIME@", time_section(runs, options.planned)},
                                   {"@MEMORY@", memory_table(runs)},

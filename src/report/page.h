@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/html.h"
 #include "report/run_data.h"
 #include "report/sweep_data.h"
 
@@ -19,6 +20,7 @@ struct Planned {
   double step_s = 0;
   std::vector<std::pair<std::string, double>> parts;  // seconds by op, as in Trace::ops
   std::string timeline_svg;  // the simulated step of all stages; empty: not shown
+  NamedColors timeline_colors = {};
 };
 
 struct PageOptions {
@@ -43,13 +45,15 @@ std::vector<std::string> names_of(std::span<const RunData> runs);
 constexpr size_t kMostPoints = 2000;
 
 // The data of the charts as a JSON document that may be in a <script>: '<' is \u003c. For each
-// run: "name", "count" and "loss_unit" (RunUnits), "map" (tokens and hours at some steps), "series"
-// (x, y and smoothed s), "curves" (validation losses and tasks), "events" ([kind, step]).
+// run: "name", "count" and "loss_unit" (RunUnits), "map" (tokens and seconds at some steps),
+// "series" (x, y and smoothed s), "curves" (validation losses and tasks), "events" ([kind, step]:
+// those with a mark).
 std::string chart_data(std::span<const RunData> runs);
 
 // Sections; empty where no run has what they show.
 std::string left_out_section(std::span<const RunData> runs);
 std::string summary_section(std::span<const RunData> runs);
+std::string rates_section(std::span<const RunData> runs);  // the matrix rates that starts measured
 std::string traffic_table(std::span<const RunData> runs);
 std::string time_section(std::span<const RunData> runs, const std::optional<Planned>& planned);
 std::string memory_table(std::span<const RunData> runs);

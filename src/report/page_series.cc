@@ -3,8 +3,8 @@
 // which on a screen looks the same as all of them. Smoothing happens here, before the reduction, on
 // all values.
 //
-// Charts have the step as horizontal axis; for tokens and hours, the page interpolates in a map of
-// 500 points.
+// Charts have the step as horizontal axis; for tokens and training time, the page interpolates in a
+// map of 500 points.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -98,7 +98,8 @@ std::vector<SeriesRule> rules() {
           {"logps_rejected", true, column(Column::kLogpsRejected)},
           {"kl", true, column(Column::kKl)},
           {"nll_loss", true, column(Column::kNllLoss)},
-          {"resident", false, column(Column::kResidentBytes, 1.0 / (1 << 30))}};
+          {"noise_scale", false, column(Column::kNoiseScale)},
+          {"resident_bytes", false, column(Column::kResidentBytes)}};
 }
 
 void append_series(std::string& out, const Steps& steps) {
@@ -137,19 +138,26 @@ std::vector<double> chart_values(const Curve& c) {
   return values;
 }
 
+void append_curve(std::string& out, const Curve& c, std::string_view kind,
+                  const std::vector<double>& values) {
+  const std::vector<size_t> kept = reduce(values, kMostPoints);
+  fmt::format_to(std::back_inserter(out), "{}{{\"kind\":\"{}\",\"name\":{},",
+                 out.back() == '[' ? "" : ",", kind, json_text(c.name));
+  if (!c.figure.empty())
+    fmt::format_to(std::back_inserter(out), "\"figure\":{},", json_text(c.figure));
+  append_steps(out, "x", kept, c.step);
+  out += ',';
+  append_values(out, "y", kept, values);
+  out += '}';
+}
+
+// Bits per byte of a validation are a curve of their own.
 void append_curves(std::string& out, const RunData& run) {
   out += "\"curves\":[";
   for (const Curve& c : run.curves) {
-    if (&c != &run.curves.front()) out += ',';
-    const std::vector<size_t> kept = reduce(c.value, kMostPoints);
-    fmt::format_to(std::back_inserter(out), "{{\"kind\":\"{}\",\"name\":{},", name_of(c.kind),
-                   json_text(c.name));
-    if (!c.figure.empty())
-      fmt::format_to(std::back_inserter(out), "\"figure\":{},", json_text(c.figure));
-    append_steps(out, "x", kept, c.step);
-    out += ',';
-    append_values(out, "y", kept, chart_values(c));
-    out += '}';
+    append_curve(out, c, name_of(c.kind), chart_values(c));
+    if (std::isfinite(last_finite(c.bits_per_byte)))
+      append_curve(out, c, "bits_per_byte", c.bits_per_byte);
   }
   out += ']';
 }
@@ -159,8 +167,6 @@ void append_map(std::string& out, const Steps& steps) {
   std::vector<size_t> kept;
   const size_t n = steps.step.size(), points = std::min(n, kMapPoints);
   for (size_t i = 0; i < points; ++i) kept.push_back(points == 1 ? 0 : i * (n - 1) / (points - 1));
-  std::vector<double> hours = steps.elapsed_s();
-  for (double& h : hours) h /= 3600;
   out += "\"map\":{";
   append_steps(out, "step", kept, steps.step);
   out += ',';
@@ -169,15 +175,16 @@ void append_map(std::string& out, const Steps& steps) {
     fmt::format_to(std::back_inserter(out), "{:.0f}", std::isfinite(tokens) ? tokens : 0);
   });
   out += ',';
-  append_values(out, "hours", kept, hours);
+  append_values(out, "seconds", kept, steps.elapsed_s());
   out += '}';
 }
 
 void append_events(std::string& out, const RunData& run) {
   out += "\"events\":[";
   for (const Event& e : run.log.events)
-    fmt::format_to(std::back_inserter(out), "{}[\"{}\",{}]",
-                   &e == &run.log.events.front() ? "" : ",", name_of(e.kind), e.step);
+    if (e.marked)
+      fmt::format_to(std::back_inserter(out), "{}[\"{}\",{}]", out.back() == '[' ? "" : ",",
+                     name_of(e.kind), e.step);
   out += ']';
 }
 

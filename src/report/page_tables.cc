@@ -70,6 +70,8 @@ void add_curves(const RunData& run, const RunUnits& units, Facts& facts) {
     if (!std::isfinite(value) || !is_fact(c)) continue;
     facts.emplace_back(fact_name(c, units), c.figure == kAccuracies ? percent_text(value)
                                                                     : fmt::format("{:.4f}", value));
+    if (const double bits = last_finite(c.bits_per_byte); std::isfinite(bits))
+      facts.emplace_back("validation bits per byte, " + c.name, fmt::format("{:.4f}", bits));
   }
 }
 

@@ -145,8 +145,8 @@ std::string time_section(std::span<const RunData> runs, const std::optional<Plan
     if (trace) out += timeline(*trace);
     out += op_table(trace, own);
     if (own && !own->timeline_svg.empty())
-      out += fmt::format("<h3>The planned step</h3><div class=\"planned\">{}</div>",
-                         own->timeline_svg);
+      out += fmt::format("<h3>The planned step</h3>{}<div class=\"planned\">{}</div>",
+                         color_legend(own->timeline_colors, own->timeline_svg), own->timeline_svg);
   }
   return out.empty()
              ? ""

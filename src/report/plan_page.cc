@@ -22,7 +22,6 @@ namespace tessera::report {
 namespace {
 
 constexpr size_t kMostRows = 300;
-constexpr double kGiB = 1 << 30;
 
 std::string bytes_of(double bytes) { return bytes_text(std::llround(bytes)); }
 
@@ -48,16 +47,13 @@ std::string time_section(const PlanPage& page) {
 
 std::string timeline_section(const PlanPage& page) {
   if (page.timeline_svg.empty()) return "";
-  std::string keys = "<div class=\"keys\">";
-  for (const auto& [meaning, color] : page.timeline_colors)
-    keys += fmt::format("<span><i class=\"swatch\" style=\"background:{}\"></i>{}</span>",
-                        escaped(color), escaped(meaning));
   return fmt::format(
-      "<section id=\"timeline\"><h2>The step on each stage</h2>{}</div>"
+      "<section id=\"timeline\"><h2>The step on each stage</h2>{}"
       "<p class=\"caption\">Horizontal axis: time, from 0 to {}. A row is a pipeline stage: "
       "computation, below it the other queues, and the bytes in use of its arena. The name and "
       "duration of a bar appear under the pointer.</p><div class=\"planned\">{}</div></section>",
-      keys, step_text(page.step_s), page.timeline_svg);
+      color_legend(page.timeline_colors, page.timeline_svg), step_text(page.step_s),
+      page.timeline_svg);
 }
 
 // One column of bytes per stage if there are several, and the bars of the fullest one.
@@ -171,14 +167,14 @@ Tree memory_data(const PlanPage& page) {
   Tree data = Tree::object(), parts = Tree::list();
   const size_t count = page.stages.size() < 2 ? 0 : page.stages[0].parts.size();
   for (size_t i = 0; i < count; ++i) {
-    std::vector<double> gib;
-    for (const StageMemory& s : page.stages) gib.push_back(s.parts[i].second / kGiB);
+    std::vector<double> bytes;
+    for (const StageMemory& s : page.stages) bytes.push_back(s.parts[i].second);
     Tree part = Tree::object();
     part.set("name", Tree(page.stages[0].parts[i].first));
-    part.set("gib", list_of(gib));
+    part.set("bytes", list_of(bytes));
     parts.push(std::move(part));
   }
-  data.set("usable", Tree(page.usable_bytes / kGiB));
+  data.set("usable", Tree(page.usable_bytes));
   data.set("parts", std::move(parts));
   return data;
 }
@@ -191,7 +187,7 @@ Tree layouts_data(const PlanPage& page) {
     const SearchedLayout& l = page.search->layouts[i];
     Tree one = Tree::object();
     one.set("text", Tree(printable(l.text)));
-    one.set("gib", Tree(l.bytes / kGiB));
+    one.set("bytes", Tree(l.bytes));
     one.set("s", Tree(l.step_s));
     const auto at = std::find(front.begin(), front.end(), i);
     one.set("front", Tree(at == front.end() ? int64_t{0} : at - front.begin() + 1));

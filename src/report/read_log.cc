@@ -2,9 +2,16 @@
 //
 // Most lines carry no step. The step of a line is found from its time: the last line before it that
 // names a step is the anchor, and the recorded times of the steps after that step are added until
-// they reach the time of the line.
+// they reach the time of the line. Time in which a save paused the training has no steps.
+// If the next start resumes at an earlier step, the run cannot have been further than that or than
+// the anchor, as far as the log proves.
+//
+// A start trains from its line about the data, which is the last one before the first step, until
+// it stops, fails, or has completed the planned steps. Charts have no marks of what was logged
+// outside.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <string_view>
@@ -145,6 +152,14 @@ void read_measured(std::string_view text, Memory& memory) {
   memory.measured_outside = bytes_after(text, " · ");
 }
 
+// Returns the step that a message names as its own: "the loss is nan at step 23", "the loss of step
+// 23 is 9.1".
+std::optional<int64_t> step_named_in(std::string_view text) {
+  if (text.starts_with("step ")) return count_at(text.substr(5));
+  const auto rest = after(text, " step ");
+  return rest ? count_at(*rest) : std::nullopt;
+}
+
 class LogReader {
  public:
   LogReader(const Steps& steps, RunLog& log) : steps_(steps), log_(log) {}
@@ -157,12 +172,14 @@ class LogReader {
       add(EventKind::kWarning, line, trimmed(text.substr(text.starts_with("warning:") ? 8 : 7)));
     } else if (text.starts_with("error: ")) {
       add(EventKind::kError, line, text.substr(7));
+      trains_ = false;
     } else if (text.starts_with("stopped by ")) {
       add(EventKind::kStop, line, text);
+      trains_ = false;
     } else if (text.starts_with("saved ")) {
       if (const auto step = count_at(text.substr(6))) add_checkpoint(line, *step);
     } else if (text.starts_with("step ")) {
-      if (const auto step = count_at(text.substr(5))) set_anchor(line, *step);
+      read_step(line);
     } else if (!log_.starts.empty()) {
       read_of_start(line);
     }
@@ -170,26 +187,41 @@ class LogReader {
 
  private:
   void begin_start(const LogLine& line) {
-    log_.starts.push_back({line.time, line.text, "", "", 0});
+    log_.starts.push_back({line.time, line.text, "", "", 0, false});
     log_.memory = {};
     has_parts_ = false;
     own_events_ = log_.events.size();
     while (own_events_ > 0 && is_of_start(own_events_ - 1, line)) --own_events_;
-    restart_.reset();
-    if (log_.starts.size() > 1) restart_ = add(EventKind::kRestart, line, "started at step 0");
+    start_.reset();
+    trains_ = false;
+    if (log_.starts.size() > 1) start_ = add(EventKind::kStart, line, "started at step 0");
     begin_at(line, 0);
+  }
+
+  // "step 20 validation loss …", "step 20/100 …", "step 100 of 100 is done: nothing to do. …"
+  void read_step(const LogLine& line) {
+    const std::string_view text = line.text;
+    const auto step = count_at(text.substr(5));
+    if (!step) return;
+    set_anchor(line, *step);
+    const auto planned = after(text.substr(0, text.find(" loss ")), "/");
+    if (planned && count_at(*planned) == step) trains_ = false;
+    if (text.find("is done: nothing to do") == std::string_view::npos) return;
+    trains_ = false;
+    if (start_) log_.events[*start_].text += fmt::format("; {}", text);
   }
 
   // Warnings of a start come before the line that begins it.
   bool is_of_start(size_t event, const LogLine& line) const {
     constexpr double kPrepares_s = 10;
     return log_.events[event].kind == EventKind::kWarning &&
-           line.seconds - event_s_[event] < kPrepares_s;
+           line.seconds - logged_[event].seconds < kPrepares_s;
   }
 
   // The events of this start so far happened before its first step.
   void begin_at(const LogLine& line, int64_t step) {
-    for (size_t i = own_events_; i < log_.events.size(); ++i) log_.events[i].step = step;
+    for (size_t i = own_events_; i < log_.events.size(); ++i)
+      log_.events[i].step = logged_[i].named_step = step;
     set_anchor(line, step);
   }
 
@@ -200,11 +232,13 @@ class LogReader {
       start.layout = trimmed(text.substr(7));
     } else if (text.starts_with("data ")) {
       start.data = trimmed(text.substr(5));
+      trains_ = true;
     } else if (text.starts_with("resume ")) {
       resume(line);
     } else if (text.starts_with("first step done")) {
       begin_at(line, start.resumed_step);
       set_anchor(line, start.resumed_step + 1);
+      begin_training();
     } else if (text.starts_with("memory    peak ")) {
       if (const auto rest = after(text, "(arena, ")) log_.memory.arena = count_at(*rest);
       log_.memory.outside = bytes_after(text, " bytes) + at most ");
@@ -229,25 +263,60 @@ class LogReader {
     if (!step) return;
     log_.starts.back().resumed_step = *step;
     // The log begins with a resume if an older log was removed.
-    if (!restart_) restart_ = add(EventKind::kRestart, line, "");
+    if (!start_) start_ = add(EventKind::kStart, line, "");
+    limit_to(*step);
     begin_at(line, *step);
-    log_.events[*restart_].text = fmt::format("resumed at {}", rest);
+    log_.events[*start_].text = fmt::format("resumed at {}", rest);
   }
 
-  // The line appears when the save ends, which may be after later steps.
+  // The events since the last resume were at most at `step`, at which this start resumes, or at the
+  // step that a line before them names.
+  void limit_to(int64_t step) {
+    for (size_t i = limited_; i < own_events_; ++i) {
+      Event& e = log_.events[i];
+      e.step = std::min(e.step, std::max(step, logged_[i].named_step));
+    }
+    limited_ = own_events_;
+  }
+
+  // The first step of the start is done, so its events belong to a training.
+  void begin_training() {
+    trains_ = log_.starts.back().trained = true;
+    for (size_t i = own_events_; i < log_.events.size(); ++i) log_.events[i].marked = true;
+    if (start_) log_.events[*start_].kind = EventKind::kRestart;
+  }
+
+  // "saved 20 in 0.30 s, training paused 0.10 s" appears when the save ends. Later steps ran
+  // during the part of the save that did not pause them: the save began 0.30 s ago, after step 20,
+  // and 0.20 s of later steps have passed since.
   void add_checkpoint(const LogLine& line, int64_t step) {
-    push({EventKind::kCheckpoint, step, line.time, line.text}, line);
-    set_anchor(line, std::max(step, step_at(line.seconds)));
+    push({EventKind::kCheckpoint, step, line.time, line.text}, line, step);
+    set_anchor(line, step);
+    const auto whole = seconds_after(line.text, " in "),
+               paused = seconds_after(line.text, "training paused ");
+    if (whole && paused && *whole > *paused) anchor_s_ -= *whole - *paused;
   }
 
+  // Returns the number that follows `prefix` in `text`.
+  static std::optional<double> seconds_after(std::string_view text, std::string_view prefix) {
+    const auto rest = after(text, prefix);
+    double x = 0;
+    if (!rest || std::from_chars(rest->data(), rest->data() + rest->size(), x).ec != std::errc())
+      return std::nullopt;
+    return x;
+  }
+
+  // Adds an event at the step that its text names, or at the step of its time. Returns its index.
   size_t add(EventKind kind, const LogLine& line, std::string_view text) {
-    push({kind, step_at(line.seconds), line.time, std::string(text)}, line);
+    const std::optional<int64_t> named = step_named_in(text);
+    push({kind, named.value_or(step_at(line.seconds)), line.time, std::string(text), trains_}, line,
+         named.value_or(anchor_step_));
     return log_.events.size() - 1;
   }
 
-  void push(Event event, const LogLine& line) {
+  void push(Event event, const LogLine& line, int64_t named_step) {
     log_.events.push_back(std::move(event));
-    event_s_.push_back(line.seconds);
+    logged_.push_back({line.seconds, named_step});
   }
 
   void set_anchor(const LogLine& line, int64_t step) {
@@ -273,9 +342,15 @@ class LogReader {
   const Steps& steps_;
   RunLog& log_;
   bool has_parts_ = false;
-  std::vector<double> event_s_;    // times of log_.events
-  size_t own_events_ = 0;          // index of the first event of this start
-  std::optional<size_t> restart_;  // index of the event of this start
+  struct Logged {
+    double seconds = 0;      // since 1970 in the time zone of the run
+    int64_t named_step = 0;  // the last one that a line named
+  };
+  std::vector<Logged> logged_;   // one per event
+  size_t own_events_ = 0;        // index of the first event of this start
+  size_t limited_ = 0;           // events before it are limited by a resume
+  std::optional<size_t> start_;  // index of the event of this start
+  bool trains_ = true;           // as in a log whose beginning was removed
   int64_t anchor_step_ = 0;
   double anchor_s_ = std::numeric_limits<double>::infinity();  // no step is known yet
 };

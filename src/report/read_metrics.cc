@@ -40,6 +40,7 @@ constexpr EnumArray<Column, std::string_view> kKeys = {
     "logps_rejected",
     "kl",
     "nll_loss",
+    "noise_scale",
 };
 
 // Keys of a validation line with figures of pairs of answers begin with this.

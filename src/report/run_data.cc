@@ -49,8 +49,8 @@ Path settings_file(const Path& directory) {
 }
 
 std::string_view name_of(EventKind kind) {
-  static constexpr EnumArray<EventKind, std::string_view> kNames = {"checkpoint", "restart",
-                                                                    "warning", "error", "stop"};
+  static constexpr EnumArray<EventKind, std::string_view> kNames = {
+      "checkpoint", "start", "restart", "warning", "error", "stop"};
   return kNames[kind];
 }
 

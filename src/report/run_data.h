@@ -52,8 +52,9 @@ enum class Column : uint8_t {
   kLogpsRejected,
   kKl,
   kNllLoss,
+  kNoiseScale,  // in sequences
 };
-constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kNllLoss) + 1; }
+constexpr size_t count_of(Column) { return static_cast<size_t>(Column::kNoiseScale) + 1; }
 
 struct Steps {
   std::vector<int64_t> step;                      // rising
@@ -87,15 +88,23 @@ using TrafficBytes = std::vector<std::pair<std::string, double>>;
 
 // ---- log.txt
 
-enum class EventKind : uint8_t { kCheckpoint, kRestart, kWarning, kError, kStop };
+enum class EventKind : uint8_t {
+  kCheckpoint,
+  kStart,    // a later start that trained no step: it was rejected, or found nothing to do
+  kRestart,  // a later start that trained
+  kWarning,
+  kError,
+  kStop,
+};
 constexpr size_t count_of(EventKind) { return static_cast<size_t>(EventKind::kStop) + 1; }
-std::string_view name_of(EventKind kind);  // "checkpoint", "restart", …
+std::string_view name_of(EventKind kind);  // "checkpoint", "start", "restart", …
 
 struct Event {
   EventKind kind = EventKind::kWarning;
   int64_t step = 0;  // the last completed step at that time; derived from times where not logged
   std::string time;  // as logged: "2026-11-24 09:37:28"
   std::string text;
+  bool marked = true;  // false: the run did not train at that time, so charts have no mark of it
 };
 
 // A memory line as the run planned it: "weights", 0.4 MiB.
@@ -114,6 +123,7 @@ struct Memory {
 struct Start {
   std::string time, model, layout, data;  // the lines of the log, without their first word
   int64_t resumed_step = 0;
+  bool trained = false;  // completed a step
 };
 
 struct RunLog {

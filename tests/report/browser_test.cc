@@ -29,9 +29,10 @@ addEventListener('load', () => {
   const root = document.documentElement.dataset;
   root.ready = Math.round(performance.now());
   const axis = document.getElementById('axis');
-  for (const value of axis ? ['tokens', 'hours', 'step'] : []) {
+  for (const value of axis ? ['tokens', 'time', 'step'] : []) {
     axis.value = value;
     axis.dispatchEvent(new Event('change'));
+    if (value === 'time') root.timelabel = document.querySelector('.dygraph-xlabel')?.textContent;
   }
   document.getElementById('reset')?.click();
   const isDrawn = canvas => canvas.width > 0 &&
@@ -46,6 +47,8 @@ addEventListener('load', () => {
   const textsOf = selector => [...document.querySelectorAll(selector)].map(n => n.textContent).join('; ');
   root.titles = textsOf('.chart h3');
   root.ylabels = textsOf('.dygraph-ylabel');
+  root.xlabels = textsOf('.dygraph-xlabel');
+  root.ticks = textsOf('.dygraph-axis-label-y');
   root.overflow = Math.max(0, document.documentElement.scrollWidth - innerWidth);
   root.background = getComputedStyle(document.body).backgroundColor;
   parent.postMessage({...root}, '*');
@@ -59,7 +62,7 @@ constexpr const char* kPhone = R"(<!doctype html><body style="margin:0">
 
 struct Visit {
   int charts = 0, drawn = 0, labeled = 0, repeated = 0, ready_ms = 0, overflow = 0;
-  std::string background, console, titles, y_labels;
+  std::string background, console, titles, x_labels, y_labels, ticks, time_label;
 };
 
 class Browser : public RunFolder {
@@ -114,7 +117,10 @@ class Browser : public RunFolder {
     v.overflow = number(html, "data-overflow");
     v.background = attribute(html, "data-background");
     v.titles = attribute(html, "data-titles");
+    v.x_labels = attribute(html, "data-xlabels");
     v.y_labels = attribute(html, "data-ylabels");
+    v.ticks = attribute(html, "data-ticks");
+    v.time_label = attribute(html, "data-timelabel");
     const std::string text = read_file(folder_ / "browser.log"), mark = "CONSOLE";
     for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1))
       v.console += text.substr(at, text.find('\n', at) - at) + "\n";
@@ -145,7 +151,7 @@ TEST_F(Browser, DrawsALongRunWithoutAnError) {
   EXPECT_LT(text.size(), 3'000'000u);
   const Visit v = visit(text);
   EXPECT_EQ(v.console, "");
-  EXPECT_EQ(v.charts, 12);
+  EXPECT_EQ(v.charts, 13);
   EXPECT_EQ(v.drawn, v.charts);
   EXPECT_EQ(v.labeled, v.charts);
   EXPECT_GE(v.ready_ms, 0);
@@ -161,7 +167,7 @@ TEST_F(Browser, ComparesFiveRuns) {
                   fmt::format("--steps {} --seed {} --learning-rate {}e-4", 1000 * i, i, i)));
   const Visit v = visit(page(runs, {"0.1", std::nullopt}));
   EXPECT_EQ(v.console, "");
-  EXPECT_EQ(v.charts, 12);
+  EXPECT_EQ(v.charts, 13);
   EXPECT_EQ(v.drawn, v.charts);
 }
 
@@ -169,14 +175,56 @@ TEST_F(Browser, LabelsOfANarrowAxisDiffer) {
   RunData run = synthetic("flat", "--steps 500");
   for (double& loss : run.steps.values[Column::kLoss]) loss = 2.5 + 1e-5 * loss;
   const Visit v = visit(page(std::vector{run}, {"0.1", std::nullopt}));
-  EXPECT_EQ(v.charts, 12);
+  EXPECT_EQ(v.charts, 13);
   EXPECT_EQ(v.repeated, 0);
+}
+
+TEST_F(Browser, UnitsOfAxesFitTheirRange) {
+  RunData run = synthetic("short", "--steps 60");
+  run.steps.values[Column::kNoiseScale].assign(run.steps.step.size(), 3);
+  for (double& rate : run.steps.values[Column::kLearningRate]) rate *= 1e23;
+  for (double& bytes : run.steps.values[Column::kResidentBytes]) bytes = 3 << 20;
+  const Visit v = visit(page(std::vector{run}, {"0.1", std::nullopt}));
+  EXPECT_EQ(v.console, "");
+  EXPECT_EQ(v.time_label, "training time (s)");
+  EXPECT_NE(v.y_labels.find("; MiB"), std::string::npos) << v.y_labels;
+  EXPECT_NE(v.y_labels.find("bits per byte"), std::string::npos) << v.y_labels;
+  EXPECT_NE(v.titles.find("Gradient-noise scale"), std::string::npos) << v.titles;
+  EXPECT_NE(v.ticks.find("e+1"), std::string::npos) << v.ticks;  // of the learning rate
+  EXPECT_EQ(v.ticks.find("00000"), std::string::npos) << v.ticks;
+  const Visit large =
+      visit(page(std::vector{synthetic("long", "--steps 20000")}, {"0.1", std::nullopt}));
+  EXPECT_EQ(large.time_label, "training time (h)");
+  EXPECT_NE(large.y_labels.find("; GiB"), std::string::npos) << large.y_labels;
+}
+
+// Equal runs: the later line has gaps, and the earlier one is wider.
+TEST_F(Browser, EqualCurvesAreBothVisible) {
+  RunData run = synthetic("a", "--steps 300");
+  std::vector<RunData> runs = {run, run};
+  runs[1].name = "b";
+  std::string text = page(runs, {"0.1", std::nullopt});
+  const std::string script = R"(<script>addEventListener('load', () => {
+    const plot = document.querySelector('.plot'), canvas = plot.querySelector('canvas');
+    const area = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    const hex = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    const has = name => {
+      const [r, g, b] = [1, 3, 5].map(i => parseInt(hex(name).slice(i, i + 2), 16));
+      for (let i = 0; i < area.length; i += 4)
+        if (area[i] === r && area[i + 1] === g && area[i + 2] === b && area[i + 3] === 255) return true;
+      return false;
+    };
+    document.documentElement.dataset.titles = `${has('--run-0')} ${has('--run-1')}`;
+  });</script></body>)";
+  text.replace(text.rfind("</body>"), 7, script);
+  put(folder_ / "page.html", text);
+  EXPECT_NE(open("--dump-dom", "page.html").find("data-titles=\"true true\""), std::string::npos);
 }
 
 TEST_F(Browser, DrawsTheFiguresOfExperts) {
   const Visit v = visit(page(std::vector{synthetic("moe", "--steps 500 --experts")}, {"0.1", {}}));
   EXPECT_EQ(v.console, "");
-  EXPECT_EQ(v.charts, 16);
+  EXPECT_EQ(v.charts, 17);
   EXPECT_EQ(v.drawn, v.charts);
 }
 
@@ -184,7 +232,7 @@ TEST_F(Browser, DrawsTheFiguresOfPreferences) {
   const RunData dpo = synthetic("dpo", "--steps 500 --preferences");
   const Visit v = visit(page(std::vector{dpo}, {"0.1", {}}));
   EXPECT_EQ(v.console, "");
-  EXPECT_EQ(v.charts, 15);  // rewards, margin, accuracy, log-probabilities; no loss by dataset
+  EXPECT_EQ(v.charts, 16);  // rewards, margin, accuracy, log-probabilities; no loss by dataset
   EXPECT_EQ(v.drawn, v.charts);
   EXPECT_EQ(v.labeled, v.charts);
   EXPECT_NE(v.titles.find("Pairs per second"), std::string::npos) << v.titles;
@@ -207,6 +255,8 @@ TEST_F(Browser, DrawsAPlan) {
   const Visit v = visit(text);
   EXPECT_EQ(v.console, "");
   EXPECT_EQ(v.charts, 2);
+  EXPECT_EQ(v.x_labels, "memory of the fullest rank (GiB); pipeline stage");
+  EXPECT_EQ(v.y_labels, "step time (s); GiB");
   EXPECT_EQ(v.drawn, v.charts);
   EXPECT_EQ(v.labeled, v.charts);
   put(folder_ / "phone.html", kPhone);
@@ -225,13 +275,27 @@ TEST_F(Browser, FitsAPhoneAndFollowsTheColorScheme) {
   const std::string text = page(std::vector{synthetic("r", "--steps 500")}, {"0.1", std::nullopt});
   put(folder_ / "phone.html", kPhone);
   const Visit phone = visit(text, "", "phone.html");
-  EXPECT_EQ(phone.drawn, 12);
+  EXPECT_EQ(phone.drawn, 13);
   EXPECT_EQ(phone.overflow, 0);
   EXPECT_EQ(phone.console, "");
   EXPECT_EQ(phone.background, "rgb(255, 255, 255)");
   const Visit dark = visit(text, "--blink-settings=preferredColorScheme=0");
   EXPECT_EQ(dark.drawn, dark.charts);
   EXPECT_NE(dark.background, phone.background);
+}
+
+// Names of 100 characters without a space wrap in the legends, and the tables scroll.
+TEST_F(Browser, LongNamesFitAPhone) {
+  std::vector<RunData> runs = {synthetic("r", "--steps 500")};
+  for (int i = 0; i < 6; ++i) {
+    runs.push_back(runs.front());
+    runs.back().name = std::string(99, 'x') + std::to_string(i);
+  }
+  put(folder_ / "phone.html", kPhone);
+  const Visit phone = visit(page(runs, {"0.1", std::nullopt}), "", "phone.html");
+  EXPECT_EQ(phone.console, "");
+  EXPECT_EQ(phone.drawn, 13);
+  EXPECT_EQ(phone.overflow, 0);
 }
 
 // The checks above fail if there is something to find.

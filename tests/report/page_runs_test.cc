@@ -102,6 +102,18 @@ TEST_F(RunsPage, EachOfSeveralRunsHasOneRowOfMemory) {
   EXPECT_TRUE(shows(memory_table(std::vector{runs[0]}), "planned, as a share of 1.00 GiB"));
 }
 
+TEST_F(RunsPage, NamesOfManyRunsAreNoTitle) {
+  std::vector<RunData> runs = {preferences("a", "dpo"), preferences("b", "dpo")};
+  EXPECT_TRUE(shows(page(runs, {"0.1", std::nullopt}), "<h1>a, b</h1>"));
+  runs[0].name = std::string(80, 'x');
+  EXPECT_TRUE(shows(page(runs, {"0.1", std::nullopt}), "<h1>2 runs</h1>"));
+  runs[0].name = "a";
+  for (const char* name : {"c", "d", "e"}) runs.push_back(preferences(name, "dpo"));
+  const std::string text = page(runs, {"0.1", std::nullopt});
+  EXPECT_TRUE(shows(text, "<h1>5 runs</h1>"));
+  EXPECT_TRUE(shows(text, "<p class=\"about\">a, b, c and 2 more</p>"));
+}
+
 // A sweep over two keys, of which one is listed and not logarithmic.
 SweepData sweep() {
   SweepData s;

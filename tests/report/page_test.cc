@@ -124,6 +124,64 @@ TEST_F(Page, ComparesRuns) {
   EXPECT_TRUE(has(differences_section(std::vector{runs[0], runs[0]}), "are equal"));
 }
 
+TEST_F(Page, ShowsBitsPerByteAndTheNoiseScale) {
+  const std::vector<RunData> runs = {read(
+      "r", metrics(2) + R"({"step":3,"loss":1,"noise_scale":48.5})"
+                        "\n"
+                        R"({"step":3,"name":"wiki","validation_loss":3.25,"bits_per_byte":1.125})"
+                        "\n")};
+  EXPECT_TRUE(
+      has(summary_section(runs), "<b>1.1250</b><span>validation bits per byte, wiki</span>"));
+  const Tree data = parse_json(chart_data(runs), "data");
+  const Tree& run = data.find("runs")->as_list()->front();
+  EXPECT_EQ(to_json(*run.find("series")->find("noise_scale")), R"({"x":[3],"y":[48.5]})");
+  std::string curves;
+  for (const Tree& c : *run.find("curves")->as_list())
+    curves += *c.find("kind")->as_string() + " " + to_json(*c.find("y")) + "; ";
+  EXPECT_EQ(curves, "validation [3.25]; bits_per_byte [1.125]; ");
+}
+
+// Two starts, of which each measured its own rate: 4 and 2 TFLOP/s.
+TEST_F(Page, TellsThatTheStartsMeasuredDifferentRates) {
+  const auto lines = [](int64_t first, double share) {
+    std::string text;
+    for (int64_t s = first; s < first + 5; ++s)
+      text += fmt::format("{{\"step\":{},\"model_flops_per_s\":1e12,\"model_flops_share\":{}}}\n",
+                          s, share);
+    return text;
+  };
+  put(run("r") / "log.txt",
+      "2026-11-24 09:00:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:00:01.000 first step done 1.0 s after the start\n"
+      "2026-11-24 09:10:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:10:00.100 resume    step 5 from runs/r/checkpoints/5 in 0.05 s\n"
+      "2026-11-24 09:10:01.000 first step done 1.0 s after the start\n");
+  const std::string differ = rates_section(std::vector{read("r", lines(1, 0.25) + lines(6, 0.5))});
+  EXPECT_TRUE(has(differ, "matrix rates from 2 TFLOP/s to 4 TFLOP/s")) << differ;
+  EXPECT_TRUE(
+      has(differ, "2026-11-24 09:10:00</td><td class=\"n\">6</td><td class=\"n\">2 TFLOP/s</td>"))
+      << differ;
+  const std::string equal = rates_section(std::vector{read("r", lines(1, 0.25) + lines(6, 0.27))});
+  EXPECT_FALSE(has(equal, "cannot be compared")) << equal;
+  EXPECT_TRUE(has(equal, "4 TFLOP/s</td>")) << equal;
+  const std::string one = rates_section(std::vector{read("r", lines(1, 0.25))});
+  EXPECT_TRUE(has(one, "measured after the first step: 4 TFLOP/s")) << one;
+  EXPECT_EQ(rates_section(std::vector{read("r", metrics(2))}), "");  // has no FLOP/s
+}
+
+TEST_F(Page, MarksAndRestartsAreThoseOfStartsThatTrained) {
+  RunData r = read("r", metrics(2));
+  r.log.starts.resize(1);
+  r.log.events = {{EventKind::kStart, 2, "09:00", "nothing to do", false},
+                  {EventKind::kError, 2, "09:01", "rejected", false},
+                  {EventKind::kRestart, 1, "09:02", "resumed"}};
+  const std::vector<RunData> runs = {r};
+  EXPECT_TRUE(has(chart_data(runs), R"("events":[["restart",1]])")) << chart_data(runs);
+  EXPECT_TRUE(has(summary_section(runs), "<b>1</b><span>restarts</span>"));
+  EXPECT_TRUE(has(events_section(runs), "nothing to do"));
+  EXPECT_TRUE(has(events_section(runs), "rejected"));
+}
+
 TEST_F(Page, ComparesPlannedAndMeasuredTime) {
   RunData r = read("r", metrics(2));
   Trace trace;
@@ -132,7 +190,11 @@ TEST_F(Page, ComparesPlannedAndMeasuredTime) {
   trace.ranks = {{0, {{"compute", {{Activity::kForward, 0, 0.003}}}}}};
   trace.ops = {{"matmul", 0.003, 0.0015, 1}, {std::string(kWaiting), 0.001, 0, 0}};
   r.trace = trace;
-  const Planned planned{"h100", 0.002, {{"matmul", 0.0015}, {"norm", 0.0005}}, "<svg></svg>"};
+  const Planned planned{"h100",
+                        0.002,
+                        {{"matmul", 0.0015}, {"norm", 0.0005}},
+                        "<svg><rect fill=\"#123456\"/></svg>",
+                        {{"forward", "#123456"}, {"recomputation", "#654321"}}};
   const std::string section = time_section(std::vector{r}, planned);
   EXPECT_TRUE(
       has(section, "<td>matmul</td><td class=\"n\">1.50 ms</td><td class=\"n\">3.00 ms</td>"));
@@ -141,6 +203,8 @@ TEST_F(Page, ComparesPlannedAndMeasuredTime) {
   EXPECT_TRUE(has(section, "<td>norm</td><td class=\"n\">500.00 µs</td>"));
   EXPECT_TRUE(has(section, "simulated on h100"));
   EXPECT_TRUE(has(section, "rank 0"));
+  EXPECT_TRUE(has(section, "style=\"background:#123456\"></i>forward"));
+  EXPECT_FALSE(has(section, "#654321"));  // no bar has this color
   EXPECT_EQ(time_section(std::vector{read("s", metrics(2))}, std::nullopt), "");
 }
 

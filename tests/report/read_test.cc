@@ -104,7 +104,7 @@ constexpr const char* kLog =
     "2026-11-24 09:00:01.000 first step done 1.0 s after the start\n"
     "2026-11-24 09:00:05.700 warning   the loss is high\n"
     "2026-11-24 09:00:10.500 saved 20 in 0.10 s, training paused 0.00 s\n"
-    "2026-11-24 09:00:12.000 error: the loss is nan\n"
+    "2026-11-24 09:00:12.300 error: the loss is nan at step 23. Run again\n"
     "  layer 0, forward\n"
     "no time stamp either\n"
     "2026-11-24 09:09:59.000 warning: few cores again\n"
@@ -126,11 +126,94 @@ TEST_F(ReadRun, FindsTheStepOfEachEvent) {
   is(0, EventKind::kWarning, 0, "few cores");
   is(1, EventKind::kWarning, 10, "the loss is high");  // 1 + floor((5.7 - 1) / 0.5)
   is(2, EventKind::kCheckpoint, 20, "saved 20 in 0.10 s, training paused 0.00 s");
-  is(3, EventKind::kError, 23, "the loss is nan\n  layer 0, forward\nno time stamp either");
+  is(3, EventKind::kError, 23,
+     "the loss is nan at step 23. Run again\n  layer 0, forward\nno time stamp either");
   is(4, EventKind::kWarning, 20, "few cores again");  // the step of the start that follows
   is(5, EventKind::kRestart, 20, "resumed at step 20 from runs/r/checkpoints/20 in 0.05 s");
   is(6, EventKind::kStop, 25, "stopped by a signal; run the same command to resume");
   EXPECT_EQ(r.log.events[1].time, "2026-11-24 09:00:05");
+}
+
+// Times of later steps do not fill the time of the last save, of a validation after it, or of a
+// pause of the training, once a later start has recorded them.
+TEST_F(ReadRun, AStopIsAtTheStepThatItSaved) {
+  const std::string end =
+      "2026-11-24 09:10:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:10:00.100 resume    step 20 from runs/r/checkpoints/20 in 0.05 s\n"
+      "2026-11-24 09:10:01.000 first step done 1.0 s after the start\n";
+  const auto step_of = [&](const std::string& lines, EventKind kind) {
+    const RunData r = read_log_text(
+        "2026-11-24 09:00:00.000 tessera 0.1.0 · run r\n"
+        "2026-11-24 09:00:00.200 data      808,726 tokens\n"
+        "2026-11-24 09:00:01.000 first step done 1.0 s after the start\n" +
+        lines + end);
+    for (const Event& e : r.log.events)
+      if (e.kind == kind) return e.step;
+    return int64_t{-1};
+  };
+  // The save paused the training for all of its 3 s.
+  EXPECT_EQ(step_of("2026-11-24 09:00:14.000 saved 20 in 3.00 s, training paused 3.00 s\n"
+                    "2026-11-24 09:00:14.100 stopped by a signal; run the same command to resume\n",
+                    EventKind::kStop),
+            20);
+  // After the save, the run was busy with something else until it failed.
+  EXPECT_EQ(step_of("2026-11-24 09:00:14.000 saved 20 in 3.00 s, training paused 3.00 s\n"
+                    "2026-11-24 09:00:30.000 error: the validation data cannot be read\n",
+                    EventKind::kError),
+            20);
+  // Of a save of 3 s, steps took 2 s: 4 steps of 0.5 s, and one more until the warning.
+  EXPECT_EQ(step_of("2026-11-24 09:00:14.000 saved 10 in 3.00 s, training paused 1.00 s\n"
+                    "2026-11-24 09:00:14.600 warning   the loss is high\n",
+                    EventKind::kWarning),
+            15);
+  // It went back to step 20 from later steps, of which a line names one.
+  EXPECT_EQ(step_of("2026-11-24 09:00:41.000 step 60/100 loss 3.1\n"
+                    "2026-11-24 09:00:45.100 warning   the loss is high\n",
+                    EventKind::kWarning),
+            60);
+  EXPECT_EQ(step_of("2026-11-24 09:00:14.000 saved 20 in 0.10 s, training paused 0.10 s\n"
+                    "2026-11-24 09:00:16.100 warning   the loss of step 24 is 9.1; the median\n",
+                    EventKind::kWarning),
+            24);
+}
+
+// A start that trains nothing is in the list of events, and charts have no mark of it.
+TEST_F(ReadRun, StartsThatTrainNothingAreNoRestarts) {
+  const RunData r = read_log_text(
+      "2026-11-24 09:00:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:00:00.200 data      808,726 tokens\n"
+      "2026-11-24 09:00:01.000 first step done 1.0 s after the start\n"
+      "2026-11-24 09:00:50.500 step 100/100 loss 3.1  norm 1.0\n"
+      "2026-11-24 09:00:50.600 saved 100 in 0.10 s, training paused 0.10 s\n"
+      "2026-11-24 09:05:00.000 error: runs/r holds checkpoints of another run\n"
+      "2026-11-24 09:10:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:10:00.100 resume    step 100 from runs/r/checkpoints/100 in 0.05 s\n"
+      "2026-11-24 09:10:00.200 data      808,726 tokens\n"
+      "2026-11-24 09:10:00.300 step 100 of 100 is done: nothing to do. Set schedule.steps.\n"
+      "2026-11-24 09:11:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:11:00.100 error: the memory does not suffice\n"
+      "2026-11-24 09:12:00.000 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:12:00.100 resume    step 60 from runs/r/checkpoints/60 in 0.05 s\n"
+      "2026-11-24 09:12:00.200 data      808,726 tokens\n"
+      "2026-11-24 09:12:01.000 first step done 1.0 s after the start\n"
+      "2026-11-24 09:12:02.100 error: a row is damaged\n");
+  ASSERT_EQ(r.log.events.size(), 7u);
+  const auto is = [&](size_t i, EventKind kind, int64_t step, bool marked) {
+    EXPECT_EQ(r.log.events[i].kind, kind) << i;
+    EXPECT_EQ(r.log.events[i].step, step) << i;
+    EXPECT_EQ(r.log.events[i].marked, marked) << i;
+  };
+  is(0, EventKind::kCheckpoint, 100, true);
+  is(1, EventKind::kError, 100, false);
+  is(2, EventKind::kStart, 100, false);
+  is(3, EventKind::kStart, 0, false);
+  is(4, EventKind::kError, 0, false);
+  is(5, EventKind::kRestart, 60, true);
+  is(6, EventKind::kError, 63, true);
+  EXPECT_NE(r.log.events[2].text.find("; step 100 of 100 is done"), std::string::npos);
+  std::string trained;
+  for (const Start& s : r.log.starts) trained += s.trained ? '1' : '0';
+  EXPECT_EQ(trained, "1001");
 }
 
 // The data is read after the first lines of a start, which takes longer than several short steps.
@@ -146,7 +229,7 @@ TEST_F(ReadRun, AWarningBeforeTheFirstStepIsAtTheStepOfTheStart) {
       "2026-11-24 09:10:04.000 first step done 4.0 s after the start\n");
   ASSERT_EQ(r.log.events.size(), 4u);
   EXPECT_EQ(r.log.events[0].step, 0);
-  EXPECT_EQ(r.log.events[1].step, 5);  // steps take 0.5 s
+  EXPECT_EQ(r.log.events[1].step, 4);  // 5 by its time, but the next start resumes at 4
   EXPECT_EQ(r.log.events[2].kind, EventKind::kRestart);
   EXPECT_EQ(r.log.events[2].step, 4);
   EXPECT_EQ(r.log.events[3].step, 4);

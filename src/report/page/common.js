@@ -7,12 +7,30 @@ const color = name => getComputedStyle(document.documentElement).getPropertyValu
 function amount(v, digits = 3) {
   const a = Math.abs(v);
   const short = x => String(+x.toPrecision(digits));
+  if (a >= 1e15) return exponential(v, digits);
   if (a >= 1e12) return short(v / 1e12) + ' T';
   if (a >= 1e9) return short(v / 1e9) + ' G';
   if (a >= 1e6) return short(v / 1e6) + ' M';
   if (a >= 1e4) return short(v / 1e3) + ' k';
   if (a === 0 || a >= 1e-3) return String(+v.toPrecision(Math.max(digits, 4)));
+  return exponential(v, digits);
+}
+
+function exponential(v, digits) {
   return Number(v.toPrecision(digits)).toExponential();
+}
+
+// The unit of a chart whose largest value is `most` seconds or bytes: its name and its size.
+function timeUnit(most) {
+  if (most < 1) return {name: 'ms', size: 1e-3};
+  if (most < 120) return {name: 's', size: 1};
+  if (most < 7200) return {name: 'min', size: 60};
+  return most < 172800 ? {name: 'h', size: 3600} : {name: 'days', size: 86400};
+}
+
+function byteUnit(most) {
+  if (most < 2 ** 20) return {name: 'KiB', size: 2 ** 10};
+  return most < 2 ** 30 ? {name: 'MiB', size: 2 ** 20} : {name: 'GiB', size: 2 ** 30};
 }
 
 // Labels of an axis have enough digits to differ, also for a narrow range far from zero.

@@ -14,6 +14,7 @@
     {group: 'loss', title: 'Training loss', per: 'loss_unit', y: unit => `loss (${unit})`, keys: {loss: ''}},
     {group: 'loss', title: 'Training loss by dataset', per: 'loss_unit', y: unit => `loss (${unit})`, curves: 'source'},
     {group: 'loss', title: 'Validation loss', per: 'loss_unit', y: unit => `loss (${unit})`, curves: 'validation'},
+    {group: 'loss', title: 'Validation bits per byte', y: 'bits per byte of text', curves: 'bits_per_byte'},
     {group: 'loss', title: 'Evaluation tasks', y: 'value of the metric', curves: 'task'},
     {group: 'loss', title: 'z-loss', per: 'loss_unit', y: unit => `loss (${unit})`, keys: {z_loss: ''}},
     {group: 'preferences', title: 'Rewards', y: 'reward', keys: {rewards_chosen: 'chosen', rewards_rejected: 'rejected'}},
@@ -24,6 +25,7 @@
     {group: 'preferences', title: 'Cross-entropy of the chosen answers', y: 'loss (nats per token)', keys: {nll_loss: ''}},
     {group: 'optimization', title: 'Gradient norm before clipping', y: 'norm', keys: {grad_norm: ''}, spread: 30},
     {group: 'optimization', title: 'Learning rate', y: 'learning rate', keys: {learning_rate: ''}},
+    {group: 'optimization', title: 'Gradient-noise scale', y: 'sequences', keys: {noise_scale: ''}},
     {group: 'optimization', title: 'Loss scale', y: 'scale', keys: {loss_scale: ''}, log: true},
     {group: 'experts', title: 'Load of the busiest expert', y: 'its load ÷ mean', keys: {busiest_expert: ''}},
     {group: 'experts', title: 'Entropy of the experts’ loads', y: 'entropy ÷ that of even loads', keys: {load_entropy: ''}},
@@ -35,7 +37,7 @@
     {group: 'communication', title: 'Communication', y: '% of the step', keys: {exposed_share: 'exposed', hidden_share: 'hidden'}, zero: true},
     {group: 'communication', title: 'Pipeline bubble', y: '% of all ranks’ time', keys: {bubble_share: ''}, zero: true},
     {group: 'communication', title: 'Slowest rank', y: 'its time ÷ mean', keys: {slowest: ''}},
-    {group: 'memory', title: 'Resident memory of rank 0', y: 'GiB', keys: {resident: ''}, zero: true},
+    {group: 'memory', title: 'Resident memory of rank 0', y: unit => unit, keys: {resident_bytes: ''}, bytes: true, zero: true},
   ];
 
   function faint(hex) {
@@ -52,18 +54,34 @@
     return [...new Set(runs.map(run => run[key]))];
   }
 
+  // The largest value of the runs' lists.
+  function mostOf(listOf) {
+    return runs.reduce((most, run) => listOf(run).reduce((a, b) => Math.max(a, b), most), 0);
+  }
+
   // The charts of an entry of CHARTS: one, or one for each unit.
   function chartsOf(def) {
-    if (!def.per) return [def];
     const textOf = (text, unit) => typeof text === 'function' ? text(unit) : text;
+    if (def.bytes) {
+      const key = Object.keys(def.keys)[0], unit = byteUnit(mostOf(run => run.series[key]?.y ?? []));
+      return [{...def, y: textOf(def.y, unit.name), size: unit.size}];
+    }
+    if (!def.per) return [def];
     return unitsOf(def.per).map(unit => ({...def, title: textOf(def.title, unit), y: textOf(def.y, unit),
       has: run => run[def.per] === unit}));
   }
 
   // ---- The horizontal axis
 
-  const AXES = {step: 'step', tokens: unitsOf('count').join(' or '), hours: 'training time (hours)'};
+  const AXES = {step: 'step', tokens: unitsOf('count').join(' or '), time: ''};
   let axis = 'step';
+
+  // Training time has the unit that suits the longest run.
+  function chooseTimeUnit() {
+    const unit = timeUnit(mostOf(run => run.map.seconds));
+    AXES.time = `training time (${unit.name})`;
+    for (const run of runs) run.map.time = run.map.seconds.map(s => s / unit.size);
+  }
 
   // The index of the last entry <= v in a rising list, or -1.
   function position(list, v) {
@@ -93,11 +111,12 @@
     const add = (run, label, series, index) => {
       const shade = several ? run.index : index;
       const name = [several ? run.name : '', label].filter(Boolean).join(' ') || run.name;
-      const common = {run, name, shade: 'run-' + shade % 6, dash: several ? DASHES[index % DASHES.length] : null};
+      const common = {run, name, x: series.x, shade: 'run-' + shade % 6, dash: several ? DASHES[index % DASHES.length] : null};
+      const size = chart.size ?? 1, inUnit = values => size === 1 ? values : values.map(v => v === null ? null : v / size);
       const smooth = series.s;
-      if (!smooth) { lines.push({...common, x: series.x, y: series.y, shown: true}); return; }
-      if (!several) lines.push({...common, x: series.x, y: series.y, raw: true});
-      lines.push({...common, x: series.x, y: smooth, shown: true});
+      if (!smooth) { lines.push({...common, y: inUnit(series.y), shown: true}); return; }
+      if (!several) lines.push({...common, y: inUnit(series.y), raw: true});
+      lines.push({...common, y: inUnit(smooth), shown: true});
     };
     for (const run of runs) {
       if (chart.has && !chart.has(run)) continue;
@@ -111,7 +130,24 @@
           if (c.figure === key) add(run, `${label} ${c.name}`.trim(), c, next++);
       if (chart.curves) run.curves.filter(c => c.kind === chart.curves).forEach((c, i) => add(run, c.name, c, i));
     }
+    uncover(lines);
     return lines;
+  }
+
+  // A line that equals others before it has gaps in which those are visible, and each has its own.
+  function uncover(lines) {
+    const equals = new Map();
+    for (const line of lines.filter(l => l.shown)) {
+      const key = JSON.stringify([line.x, line.y]), before = equals.get(key) ?? 0;
+      equals.set(key, before + 1);
+      if (before) line.dash = [7, 7 * before];
+    }
+  }
+
+  // Lines of later runs are thinner, so that one that nearly equals them stays visible below.
+  function widthOf(line) {
+    if (line.raw) return 1;
+    return several ? 1.5 + 1.5 * (1 - line.run.index / (runs.length - 1)) : 2;
   }
 
   // Whether a figure of the training steps was also measured in validation.
@@ -224,7 +260,7 @@
       labels: ['x', ...names],
       colors: chart.lines.map(line => line.raw ? faint(color(line.shade)) : color(line.shade)),
       series: Object.fromEntries(chart.lines.map((line, i) => [names[i], {
-        strokeWidth: line.raw ? 1 : 2, strokePattern: line.dash, highlightCircleSize: line.raw ? 0 : 3,
+        strokeWidth: widthOf(line), strokePattern: line.dash, highlightCircleSize: line.raw ? 0 : 3,
         drawPoints: line.x.length < 25, pointSize: 2,
       }])),
       xlabel: AXES[axis], ylabel: chart.def.y, logscale: chart.log,
@@ -307,6 +343,7 @@
   }
 
   for (const [index, run] of runs.entries()) run.index = index;
+  chooseTimeUnit();
   document.querySelector('#axis option[value=tokens]').textContent = AXES.tokens;
   CHARTS.flatMap(chartsOf).forEach(makeChart);
   showAll();

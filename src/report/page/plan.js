@@ -56,19 +56,20 @@
 
   function drawMemory({parts, usable}) {
     if (!parts.length) return;
-    const stages = parts[0].gib.map((_, stage) => stage);
-    const sums = stages.map(stage => parts.reduce((sum, part) => sum + part.gib[stage], 0));
+    const stages = parts[0].bytes.map((_, stage) => stage);
+    const sums = stages.map(stage => parts.reduce((sum, part) => sum + part.bytes[stage], 0));
+    const unit = byteUnit(Math.max(usable, ...sums)), inUnit = bytes => bytes / unit.size;
     const shade = i => 'run-' + i % 6;
     const show = (legend, stage) => legend.replaceChildren(
-      ...parts.map((part, i) => entry(part.name, shade(i), stage === undefined ? undefined : amount(part.gib[stage]))),
-      entry('usable', 'bad', stage === undefined ? undefined : amount(usable)));
-    addChart('charts-memory', 'Memory of a rank', stages.map(s => [s, ...parts.map(part => part.gib[s])]), legend => {
+      ...parts.map((part, i) => entry(part.name, shade(i), stage === undefined ? undefined : amount(inUnit(part.bytes[stage])))),
+      entry('usable', 'bad', stage === undefined ? undefined : amount(inUnit(usable))));
+    addChart('charts-memory', 'Memory of a rank', stages.map(s => [s, ...parts.map(part => inUnit(part.bytes[s]))]), legend => {
       show(legend);
       return {
         labels: ['stage', ...parts.map(part => part.name)], colors: parts.map((_, i) => color(shade(i))),
-        stackedGraph: true, plotter: drawBars, underlayCallback: drawLimit(usable),
-        xlabel: 'pipeline stage', ylabel: 'GiB', dateWindow: [-0.6, stages.length - 0.4],
-        valueRange: [0, 1.08 * Math.max(usable, ...sums)], highlightCircleSize: 0,
+        stackedGraph: true, plotter: drawBars, underlayCallback: drawLimit(inUnit(usable)),
+        xlabel: 'pipeline stage', ylabel: unit.name, dateWindow: [-0.6, stages.length - 0.4],
+        valueRange: [0, 1.08 * inUnit(Math.max(usable, ...sums))], highlightCircleSize: 0,
         axes: {
           x: {axisLabelFormatter: v => Number.isInteger(v) ? String(v) : '', axisLabelWidth: 40},
           y: LABELS.y,
@@ -82,28 +83,30 @@
 
   function drawLayouts(layouts) {
     if (!layouts.length) return;
-    const sorted = [...layouts].sort((a, b) => a.gib - b.gib || b.s - a.s);
+    const memory = byteUnit(Math.max(...layouts.map(l => l.bytes))), time = timeUnit(Math.max(...layouts.map(l => l.s)));
+    const sorted = layouts.map(l => ({...l, memory: l.bytes / memory.size, time: l.s / time.size}))
+      .sort((a, b) => a.memory - b.memory || b.time - a.time);
     const names = ['Pareto front', 'other layouts'];
     const show = (legend, row) => {
       const own = row === undefined ? null : sorted[row];
       legend.replaceChildren(entry(names[0], 'run-0'), entry(names[1], 'muted'));
-      if (own) legend.append(`${own.text}: ${amount(own.s)} s, ${amount(own.gib)} GiB`);
+      if (own) legend.append(`${own.text}: ${amount(own.time)} ${time.name}, ${amount(own.memory)} ${memory.name}`);
     };
     const range = (values, margin) => {
       const low = Math.min(...values), high = Math.max(...values), pad = margin * (high - low || high || 1);
       return [Math.max(0, low - pad), high + pad];
     };
-    const rows = sorted.map(l => [l.gib, l.front ? l.s : null, l.front ? null : l.s]);
+    const rows = sorted.map(l => [l.memory, l.front ? l.time : null, l.front ? null : l.time]);
     addChart('charts-layouts', 'Step time and memory', rows, legend => {
       show(legend);
       return {
-        labels: ['GiB', ...names], colors: [color('run-0'), color('muted')], connectSeparatedPoints: true,
+        labels: [memory.name, ...names], colors: [color('run-0'), color('muted')], connectSeparatedPoints: true,
         series: {
           [names[0]]: {strokeWidth: 2, drawPoints: true, pointSize: 4},
           [names[1]]: {strokeWidth: 0, drawPoints: true, pointSize: 3},
         },
-        xlabel: 'memory of the fullest rank (GiB)', ylabel: 'step time (s)', highlightCircleSize: 6,
-        dateWindow: range(sorted.map(l => l.gib), 0.08), valueRange: range(sorted.map(l => l.s), 0.08),
+        xlabel: `memory of the fullest rank (${memory.name})`, ylabel: `step time (${time.name})`, highlightCircleSize: 6,
+        dateWindow: range(sorted.map(l => l.memory), 0.08), valueRange: range(sorted.map(l => l.time), 0.08),
         axes: LABELS,
         highlightCallback: (event, x, points, row) => show(legend, row), unhighlightCallback: () => show(legend),
       };
