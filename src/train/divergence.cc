@@ -28,7 +28,7 @@ void DivergenceGuard::look_for_spike(double loss) {
   spiked_ = false;
   if (cooldown_ > 0) --cooldown_;
   if (rule_.spike <= 0 || cooldown_ > 0 || history_.size() < kKnown) return;
-  median_before_ = median(history_);
+  median_before_ = median_of(history_);
   std::vector<double> distances;
   for (const double x : history_) distances.push_back(std::abs(x - median_before_));
   // When the losses hardly vary, the floor keeps ordinary steps from counting as spikes.
@@ -54,7 +54,7 @@ double DivergenceGuard::limit() const {
   return std::max(rule_.ratio * first_loss(), uniform_loss_);
 }
 
-double DivergenceGuard::recent_median() const { return recent_.empty() ? 0 : median(recent_); }
+double DivergenceGuard::recent_median() const { return recent_.empty() ? 0 : median_of(recent_); }
 
 bool DivergenceGuard::diverged_at_end() const { return is_high() && recent_median() > limit(); }
 
