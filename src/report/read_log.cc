@@ -185,7 +185,7 @@ class LogReader {
     }
   }
 
-  // Call it after the last line. A start that trained nothing has measured no memory.
+  // To be called after the last line. A start that trained nothing has measured no memory.
   void finish() {
     if (trained_memory_ && !log_.starts.back().trained) log_.memory = *trained_memory_;
   }
@@ -348,7 +348,7 @@ class LogReader {
   const Steps& steps_;
   RunLog& log_;
   bool has_parts_ = false;
-  std::optional<Memory> trained_memory_;  // of the last start before this one that trained
+  std::optional<Memory> trained_memory_;  // as the last earlier start that trained reported it
   struct Logged {
     double seconds = 0;      // since 1970 in the time zone of the run
     int64_t named_step = 0;  // the last one that a line named
