@@ -185,8 +185,14 @@ class LogReader {
     }
   }
 
+  // To be called after the last line. A start that trained nothing has measured no memory.
+  void finish() {
+    if (trained_memory_ && !log_.starts.back().trained) log_.memory = *trained_memory_;
+  }
+
  private:
   void begin_start(const LogLine& line) {
+    if (!log_.starts.empty() && log_.starts.back().trained) trained_memory_ = log_.memory;
     log_.starts.push_back({line.time, line.text, "", "", 0, false});
     log_.memory = {};
     has_parts_ = false;
@@ -342,6 +348,7 @@ class LogReader {
   const Steps& steps_;
   RunLog& log_;
   bool has_parts_ = false;
+  std::optional<Memory> trained_memory_;  // as the last earlier start that trained reported it
   struct Logged {
     double seconds = 0;      // since 1970 in the time zone of the run
     int64_t named_step = 0;  // the last one that a line named
@@ -368,6 +375,7 @@ void read_log(const Path& file, RunData& run) {
   }
   LogReader reader(run.steps, run.log);
   for (const LogLine& line : lines) reader.read(line);
+  reader.finish();
 }
 
 }  // namespace tessera::report

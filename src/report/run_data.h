@@ -129,7 +129,7 @@ struct Start {
 struct RunLog {
   std::vector<Start> starts;
   std::vector<Event> events;  // in the order of the log
-  Memory memory;              // as the last start reported it
+  Memory memory;              // as the last start that trained reported it, or the last one
 };
 
 // ---- All data of a run

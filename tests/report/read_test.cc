@@ -279,6 +279,21 @@ TEST_F(ReadRun, ReadsTheMeasuredMemory) {
   EXPECT_EQ(m.measured_outside, 64 << 20);
 }
 
+TEST_F(ReadRun, AStartThatTrainsNothingKeepsTheMeasuredMemory) {
+  const std::string trained =
+      "2026-11-24 09:00:00.100 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:00:00.100           weights 0.5 MiB, other 0.1 MiB · live set 3.0 MiB\n"
+      "2026-11-24 09:00:01.000 first step done 1.0 s after the start\n"
+      "2026-11-24 09:00:01.100 memory    measured after the first step: weights 0.4 MiB, other 0.1 "
+      "MiB · 64.0 MiB outside the arena\n";
+  const std::string planned =
+      "2026-11-24 09:10:00.100 tessera 0.1.0 · run r\n"
+      "2026-11-24 09:10:00.100           weights 0.7 MiB, other 0.1 MiB · live set 3.0 MiB\n";
+  EXPECT_EQ(read_log_text(trained + planned).log.memory.parts.at(0).measured, 0.4 * (1 << 20));
+  // Without a start that trained, the plan of the last one is there.
+  EXPECT_EQ(read_log_text(planned).log.memory.parts.at(0).bytes, 0.7 * (1 << 20));
+}
+
 TEST_F(ReadRun, ReadsTheTrainingLossOfEachDataset) {
   put(run("r") / "metrics.jsonl",
       "{\"step\":2,\"loss\":3}\n"
