@@ -71,8 +71,8 @@ class MetricsReader {
     if (!n || *n < 0 || *n > kMostSteps)
       throw Error("{}:{}: is not a JSON object with 'step' from 0 to {}", source, line, kMostSteps);
     for (const char* const key : {"name", "source", "task"})
-      if (const Tree* text = tree.find(key); text && !text->as_string())
-        throw Error("{}:{}: '{}' is {}, expected a text", source, line, key, kind_of(*text));
+      if (const Tree* label = tree.find(key); label && !label->as_string())
+        throw Error("{}:{}: '{}' is {}, expected a text", source, line, key, kind_of(*label));
     if (const Tree* name = tree.find("name")) return add_validation(tree, *n, *name->as_string());
     if (const Tree* dataset = tree.find("source"))
       return add_source(tree, *n, *dataset->as_string());

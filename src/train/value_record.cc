@@ -51,12 +51,6 @@ bool is_maximum(const Value& v) {
   return std::count(v.sharding.place.begin(), v.sharding.place.end(), kPartialMax) > 0;
 }
 
-// Returns true for values computed in a block, or passed from one block to the next.
-bool is_computed(Role r) {
-  return r == Role::kHidden || r == Role::kHiddenGradient || r == Role::kActivation ||
-         r == Role::kScratch;
-}
-
 // Returns the pass that a segment belongs to. Forward and backward have values of the same name,
 // such as those of RoPE. A recomputed forward has the values of the original one.
 std::string_view pass_of(const Segment& s) {
