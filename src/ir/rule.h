@@ -75,6 +75,7 @@ struct Effects {
   bool measures_part = false;    // its last output covers only this rank's shard: ranks must add
                                  // theirs
   bool may_be_infinite = false;  // infinite outputs are correct (masked scores)
+  bool writes_part = false;      // a later op writes the other parts of its output
   CommKind comm = CommKind::kSilent;  // the kind of communication
 };
 

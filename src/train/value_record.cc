@@ -199,7 +199,7 @@ void ValueRecorder::record(const runtime::OpEvent& e, ValueId v, const TensorVie
   r.place = value.sharding;
   r.told = fmt::format("{} ({}), {}", known.name, what, e.segment.name());
   if (e.call.microbatch != kNone) r.told += fmt::format(", micro-batch {}", e.call.microbatch);
-  const bool masks = e.op.op->is<AttentionScores>();
+  const bool masks = rule_of(*e.op.op).effects.may_be_infinite;
   add_shard(r.digest, view, value, position_, hash_name(known.key),
             masks ? kMaskedScore : -std::numeric_limits<double>::infinity());
   r.key = std::move(known.key);
@@ -249,6 +249,7 @@ void ValueRecorder::output(const runtime::OpEvent& e, size_t i) {
   // Measures of a rank's own shard are compared after the sum over ranks.
   const bool is_part = rule_of(op).effects.measures_part && i + 1 == op.outputs.size();
   if (!is_computed(value.role) || !live_[v] || is_part) return;
+  if (rule_of(op).effects.writes_part) return;     // recorded after the op that completes it
   if (++chunks_made_[v] < op.chunk.count) return;  // recorded after the last chunk
   if (is_gradient_sum(program_, op, v) && sums_adapters(op)) return;
   std::string what = name;

@@ -111,10 +111,10 @@ TEST_F(ChatProgram, FinetuneTakesModelTokenizerAndTemplateFromTheFolder) {
   const std::string dpo =
       "finetune --from hf --data pairs.jsonl --epochs 1 run.threads=1 objective.kind=dpo ";
   good(dpo + "--out third");
-  EXPECT_TRUE(contains(get("third/finetune.yaml"), "learning_rate: 1e-06"))
+  EXPECT_TRUE(contains(get("third/finetune.yaml"), "learning_rate: 1.0e-06"))
       << get("third/finetune.yaml");
   good(dpo + "--lora 4 --out fourth");
-  EXPECT_TRUE(contains(get("fourth/finetune.yaml"), "learning_rate: 1e-05"))
+  EXPECT_TRUE(contains(get("fourth/finetune.yaml"), "learning_rate: 1.0e-05"))
       << get("fourth/finetune.yaml");
   const std::string help = run("help finetune").out;
   for (const char* part : {"objective.kind=dpo", "16 rows", "data.long_examples=skip", "1e-6"})

@@ -255,6 +255,7 @@ constexpr Legal kLegal[] = {
     {"segments *.soft_cap", "any number of its range"},
     {"segments soft_cap.cap", "any number of its range"},
     {"segments *.z_loss", "any number of its range"},
+    {"segments *.balance", "any number of its range"},
     {"segments *.label_smoothing", "any number of its range"},
     {"segments *.weight", "the factor of a loss may be any number of its range"},
     {"segments *.mtp", "a loss is reported as that of the next token or of a later one"},

@@ -301,7 +301,7 @@ constexpr Answer kAnswers[] = {
     {"save-interval", "use checkpoint.every_steps"},
     {"save_total_limit", "use checkpoint.keep"},
     {"logging_steps", "use metrics.print_every_steps"},
-    {"log-interval", "use metrics.every_steps"},
+    {"log-interval", "use metrics.print_every_steps"},
     {"eval_steps", "use metrics.validate_every_steps"},
     {"eval-interval", "use metrics.validate_every_steps"},
     {"seed", "use run.seed"},

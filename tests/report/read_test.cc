@@ -332,7 +332,7 @@ std::string trace_text() {
          R"("args":{"name":"rank 0 of 2, step 8 of a \"}] run"}},)" +
          bar(0, "compute", "matmul", "layer 0, forward.layer, layer.up", 0, 100) + "," +
          bar(0, "compute", "matmul", "layer 1, forward.layer, layer.up", 100, 100) + "," +
-         bar(0, "compute", "matmul", "layer 1, again.layer, layer.up", 200, 100) + "," +
+         bar(0, "compute", "matmul", "layer 1, recompute.layer, layer.up", 200, 100) + "," +
          bar(0, "compute", "linear_cross_entropy", "head, head.loss", 300, 100) + "," +
          bar(0, "data", "reduce_scatter", "layer 1, reduce.layer, layer.up", 400, 100) + "," +
          bar(1, "compute", "matmul_grad_input", "layer 1, backward.layer, layer.up", 500, 400) +

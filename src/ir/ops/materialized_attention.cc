@@ -189,6 +189,7 @@ const OpRule AttentionMix::rule = {.infer = infer_mix,
 const OpRule AttentionMixGrad::rule = {.infer = infer_mix_grad,
                                        .sharding = sharding_mix_grad,
                                        .cost = cost_mix_grad,
-                                       .time = TimeGroup::kAttention};
+                                       .time = TimeGroup::kAttention,
+                                       .effects = {.writes_part = true}};
 
 }  // namespace tessera
