@@ -48,11 +48,6 @@ void add_adapters(Arguments& arguments, std::vector<std::string>& adapters) {
                    "the model itself (repeatable)");
 }
 
-void check_adapter(const Arguments& arguments, const std::string& adapter) {
-  if (adapter.empty() && arguments.given("--adapter"))
-    throw UsageError("--adapter has an empty value, expected a folder or {}.", kNoAdapter);
-}
-
 std::vector<NamedAdapters> open_adapters(const std::vector<std::string>& values,
                                          const checkpoint::CheckpointReader& base) {
   if (values.empty()) return {NamedAdapters()};

@@ -23,10 +23,6 @@ struct NamedAdapters {
 void add_adapter(Arguments& arguments, std::string& adapter);
 void add_adapters(Arguments& arguments, std::vector<std::string>& adapters);
 
-// Throws UsageError if --adapter was given with an empty value, such as an unset shell variable.
-// Call it after parse().
-void check_adapter(const Arguments& arguments, const std::string& adapter);
-
 // Reads the adapters of all values, for the model of `base`. Without values, returns one entry that
 // leaves the checkpoint as it is. Throws Error if `base` has adapters of its own, or if a folder
 // has no adapters of that model.

@@ -241,7 +241,6 @@ int verb_chat(Args args) {
   a.option(seed, "--seed", "N", "random seed");
   DeviceArguments device(a);
   if (!a.parse(args)) return 0;
-  check_adapter(a, adapter);
   require_one_rank("chat");
   if (max_tokens < 0) throw UsageError("--max-tokens is {}, expected 0 or more.", max_tokens);
   checkpoint::CheckpointReader reader(choose_checkpoint(checkpoint));

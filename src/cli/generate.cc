@@ -386,7 +386,6 @@ int verb_generate(Args args) {
   SamplingArguments sampling(a);
   DeviceArguments device(a);
   if (!a.parse(args)) return 0;
-  check_adapter(a, c.adapter);
   if (a.given("--prompt") == a.given("--prompts"))
     throw UsageError("generate: expected either --prompt TEXT or --prompts FILE.");
   check_numbers(c.settings, c.batch);

@@ -147,7 +147,6 @@ int verb_serve(Args args) {
   o.declare(a);
   DeviceArguments device(a);
   if (!a.parse(args)) return 0;
-  check_adapter(a, o.adapter);
   require_one_rank("serve");
   o.check();
   checkpoint::CheckpointReader reader(choose_checkpoint(o.checkpoint));

@@ -190,7 +190,7 @@ TEST_F(AdaptersProgram, WhatIsNotAnAdapterIsRejectedWithWhatIs) {
         {"--adapter empty: is not a PEFT folder", "adapter_config.json"});
   fails("generate a --prompt x", 1, {"a: contains adapters of PEFT, not a model", "--adapter"});
   fails("generate hf --prompt a --adapter a --adapter b", 2, {"--adapter is given 2 times"});
-  fails("generate hf --prompt a --adapter ''", 2, {"--adapter has an empty value"});
+  fails("generate hf --prompt a --adapter ''", 2, {"--adapter is empty, expected a path"});
   fails("eval hf d --adapter ''", 1, {"--adapter: the value is empty"});
   fails("eval hf --adapter a --adapter b --logits l --tokens ids.json", 2,
         {"--logits writes the logits with one --adapter, but 2 were given"});
