@@ -12,7 +12,7 @@ from dataclasses import dataclass
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
 FOLDERS = {"recipe": "recipes", "cluster": "clusters", "software": "software", "task": "tasks"}
 LISTED_VALUES = ("D", "HOW", "P", "SPLIT", "TYPE", "W")  # their help lists them: "device: auto, cpu or cuda"
-FILE_VALUES = ("FILE", "FOLDER", "DIR", "CHECKPOINT", "PREFIX")
+FILE_VALUES = ("FILE", "DIR", "CHECKPOINT", "PREFIX")
 
 
 @dataclass

@@ -55,14 +55,14 @@ class _Relay(threading.Thread):
             try:
                 while piece:
                     piece = piece[os.write(2, piece):]
-            except OSError:  # standard error is closed or full: the program goes on
+            except OSError:  # standard error is closed or full: the program continues
                 pass
         os.close(self._reader)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
     """Returns the exit code. Ctrl-C reaches the program, too, which then saves and ends: it is waited for
-    before KeyboardInterrupt goes on. A second Ctrl-C ends the program at once."""
+    before KeyboardInterrupt is raised again. A second Ctrl-C ends the program at once."""
     try:
         return process.wait()
     except KeyboardInterrupt:

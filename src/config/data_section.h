@@ -111,7 +111,7 @@ struct DataSection {
     visit("mean_span", self.mean_span, "span_corruption: mean number of tokens per span",
           between(1, 1e6));
     visit("allow_foreign_tokenizer", self.allow_foreign_tokenizer,
-          "read datasets that were built with a tokenizer whose ids stand for other texts");
+          "read datasets that were built with a tokenizer whose ids mean other texts");
   }
 };
 

@@ -185,7 +185,7 @@ class LogReader {
     }
   }
 
-  // To be called after the last line. A start that trained nothing has measured no memory.
+  // Call it after the last line. A start that trained nothing has measured no memory.
   void finish() {
     if (trained_memory_ && !log_.starts.back().trained) log_.memory = *trained_memory_;
   }

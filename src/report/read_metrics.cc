@@ -50,7 +50,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 constexpr int64_t kMostSteps = int64_t{1} << 53;
 
-// Throws Error if the figure is there and neither a number nor null, which stands for NaN.
+// Throws Error if the figure is there and neither a number nor null, which means NaN.
 void require_number(const Tree& tree, const char* key, const std::string& source, int line) {
   const Tree* const figure = tree.find(key);
   if (figure != nullptr && !number_in(*figure) && !figure->is_null())

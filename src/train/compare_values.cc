@@ -84,14 +84,21 @@ bool is_kept(const std::string& key) {
          key.find("|state|") != std::string::npos;
 }
 
+bool is_moment(const std::string& key) {
+  return key.find("|state|") != std::string::npos &&
+         (key.ends_with("|moment1") || key.ends_with("|moment2"));
+}
+
 // Returns true for a value made by a GEMM with a weight of an adapter. The second weight of an
 // adapter starts at zero, so after an update it is a sum of gradients, and its relative error is
 // theirs.
 bool is_adapter_product(const std::string& key) { return key.find(".lora_") != std::string::npos; }
 
-// Returns true for values after an update: those of later steps, and the state.
-bool follows_update(const std::string& key) {
-  return !key.starts_with("1|") || key.find("|state|") != std::string::npos;
+// Returns true for a value that consists of updates: a weight that starts at zero, which are biases
+// and the second matrices of adapters, or the result of an op of such a weight.
+bool consists_of_updates(const std::string& key) {
+  const bool updated = !key.starts_with("1|") || key.find("|state|") != std::string::npos;
+  return updated && (key.find("bias") != std::string::npos || is_adapter_product(key));
 }
 
 // Returns true for gradients of a router's scores and of the weights of experts' outputs. Each is a
@@ -183,8 +190,9 @@ class Comparison {
                std::sqrt(static_cast<double>(right.elements) / right.squares);
     // An error e moves a moment over the middle between two codes with a probability of e /
     // distance, so the norm of all such changes is about sqrt(e * distance), or that of a single
-    // one. A weight that starts at zero consists of updates, which have the error of the moments.
-    if (const double d = bounds_.code_distance; d > 0 && follows_update(key))
+    // one. Updates have the errors of the moments.
+    if (const double d = bounds_.code_distance;
+        d > 0 && (is_moment(key) || consists_of_updates(key)))
       bound += std::sqrt(bounds_.kept * d) + d / std::sqrt(static_cast<double>(right.elements));
     double worst = 0;
     std::vector<std::vector<int64_t>> wrong;

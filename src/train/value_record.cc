@@ -41,8 +41,9 @@ void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first, double minus
   d.elements += n;
 }
 
-// Stands for a masked score in digests, so that it differs from scores of usual size.
-constexpr double kMaskedScore = -1e3;
+// Replaces a masked score in digests. It has the size of large scores, so that all masked scores
+// together do not hide the differences of the others.
+constexpr double kMaskedScore = -4;
 
 bool is_float(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
 

@@ -1,6 +1,6 @@
 // One rank's program of a small mesh is changed; the check of all ranks must find it.
 //
-// What cannot matter, by rule: a call may stand on the other side of a neighbor
+// What cannot matter, by rule: a call may be on the other side of a neighbor
 //   - of another queue, where neither waits for the other: no queue and no wait changes;
 //   - of its own queue, where neither communicates and they conflict on no buffer, or both only add
 //     to it and neither begins it.

@@ -1,7 +1,7 @@
 // Checks that calls of different queues that use the same bytes are ordered: happens-before by
 // vector clocks, as race detectors do (FastTrack, Flanagan & Freund 2009), on address ranges
-// instead of variables. The check does not rely on find_waits(), by which assign_buffers.cc
-// computed the waits: it derives the order only from the waits in the program.
+// instead of variables. The check does not rely on how assign_buffers.cc computed the waits: it
+// derives the order only from the waits in the program.
 #include <algorithm>
 #include <set>
 #include <utility>

@@ -49,7 +49,7 @@ struct Attention {
   // Ring attention (Liu et al. 2023): the keys are divided among `ring` ranks as the queries are,
   // and their blocks visit all ranks. With a `visit` from 1 to `ring` the operand is the block of
   // that visit, visit − 1 ranks before this one, and out is f32. `documents` covers all tokens.
-  // visit = 0 stands for all visits; the pass `rotate_keys` replaces it with one op per visit.
+  // visit = 0 means all visits; the pass `rotate_keys` replaces it with one op per visit.
   int64_t ring = 0, visit = 0;
   static void fields(auto& self, auto&& visit) {
     visit("scale", self.scale, Print::kAlways, kFinite);

@@ -36,7 +36,7 @@ function byteUnit(most) {
 // Labels of an axis have enough digits to differ, also for a narrow range far from zero.
 function axisLabel(v, [low, high]) {
   const digits = Math.ceil(Math.log10(Math.max(Math.abs(low), Math.abs(high)) / (high - low))) + 2;
-  return amount(v, Math.min(Math.max(digits, 3), 15));
+  return amount(v, Math.min(Math.max(digits || 3, 3), 15));  // NaN if both ends are 0
 }
 const LABELS = {
   x: {axisLabelFormatter: (v, granularity, options, graph) => axisLabel(v, graph.xAxisRange()), axisLabelWidth: 60},
