@@ -2,7 +2,7 @@
 // ranks over a link so slow that communication is a given share of the computation, and what
 // simulate() predicts.
 //
-//   mpirun -n 2 overlap_tensor_bench [SHARE [ROUNDS [HIDDEN [CHUNKS [LAYERS]]]]]
+//   mpirun -n 2 overlap_tensor_bench [SHARE [ROUNDS [HIDDEN [CHUNKS [LAYERS [SEQUENCES]]]]]]
 //
 //   computation    a step over a fast link, without the waits for communication
 //   communication  the additional time of a step over the slow link without overlap: its bytes
@@ -39,7 +39,7 @@ namespace {
 struct Options {
   double share = 0.5;
   int rounds = 7;
-  int64_t hidden = 512, chunks = 4, layers = 4;
+  int64_t hidden = 512, chunks = 4, layers = 4, sequences = 4;
 };
 
 compile::CompileRequest request_of(const Options& o, bool overlap) {
@@ -52,7 +52,7 @@ compile::CompileRequest request_of(const Options& o, bool overlap) {
   r.model.context = 128;
   model::derive_sizes(r.model);
   r.tokens = 128;
-  r.sequences = 4;
+  r.sequences = o.sequences;
   r.layout.tensor = 2;
   r.options.tp_comm_overlap = overlap;
   r.options.tp_comm_chunks = o.chunks;
@@ -252,6 +252,7 @@ int main(int argc, char** argv) {
   if (argc > 3) o.hidden = std::atoll(argv[3]);
   if (argc > 4) o.chunks = std::atoll(argv[4]);
   if (argc > 5) o.layers = std::atoll(argv[5]);
+  if (argc > 6) o.sequences = std::atoll(argv[6]);
   try {
     return tessera::main_of(o);
   } catch (const tessera::Error& e) {
