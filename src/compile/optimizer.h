@@ -30,6 +30,7 @@ struct OptimizerPolicy {
   NewtonSchulzCoefficients newton_schulz_coefficients = NewtonSchulzCoefficients::kSimple;
   UpdateScale update_scale = UpdateScale::kSpectral;
   bool bf16_newton_schulz = false;
+  double qk_clip = 0;  // limit of attention scores (ir/ops/max_scores.h); 0: none
 };
 
 // Weights with an optimizer of their own: those whose names match a pattern and no earlier group.

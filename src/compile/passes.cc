@@ -73,6 +73,14 @@ bool assigns_optimizers(const Context& c) {
   return !c.request.groups.empty() || traits_of(c.request.optimizer.kind).matrices;
 }
 
+bool clips_scores(const Context& c) {
+  const auto& groups = c.request.groups;
+  return c.trains() && (c.request.optimizer.qk_clip > 0 ||
+                        std::any_of(groups.begin(), groups.end(), [](const OptimizerGroup& g) {
+                          return g.policy.qk_clip > 0;
+                        }));
+}
+
 void run_zero(State& s, const Context& c) { zero(s.lowered.program, s.lowered, c.zero); }
 
 constexpr Pass kPasses[] = {
@@ -95,6 +103,8 @@ constexpr Pass kPasses[] = {
        assign_optimizers(s.graph, c.request.groups, c.request.optimizer);
      },
      Invariant::kTypes},
+    {"clip_scores", Level::kModel, clips_scores, "`optimizer.qk_clip`",
+     [](State& s, const Context& c) { clip_scores(s.graph, c.request); }, Invariant::kTypes},
     {"drop_mtp", Level::kModel,
      [](const Context& c) { return c.generates() && c.request.model.mtp_depth > 0; },
      "`model.mtp_depth` in programs `logits` and `decode`",

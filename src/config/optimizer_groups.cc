@@ -127,7 +127,8 @@ constexpr std::string_view kOfMuon[] = {"momentum",
                                         "newton_schulz_steps",
                                         "newton_schulz_coefficients",
                                         "newton_schulz_dtype",
-                                        "update_scale"};
+                                        "update_scale",
+                                        "qk_clip"};
 
 // Adds an error for each key of muon that is given to another optimizer. A group of another kind
 // than the section starts with the defaults of its kind, so keys of the section do not reach it.

@@ -54,6 +54,7 @@ struct OptimizerSection {
   NewtonSchulzCoefficients newton_schulz_coefficients = NewtonSchulzCoefficients::kSimple;
   NewtonSchulzType newton_schulz_dtype = NewtonSchulzType::kF32;
   UpdateScale update_scale = UpdateScale::kSpectral;
+  double qk_clip = 0;
   std::vector<std::string> freeze;
   std::vector<OptimizerGroupSection> groups;
 
@@ -104,6 +105,10 @@ struct OptimizerSection {
     visit("update_scale", self.update_scale,
           "muon: spectral: 0.2 * sqrt(max(rows, columns)), for adamw's rates; shape: sqrt(max(1, "
           "rows / columns))");
+    visit("qk_clip", self.qk_clip,
+          "muon: limit of attention scores: after a step with a larger one, the weights of the "
+          "queries and keys of its head are scaled down (MuonClip), such as 100; 0: no limit",
+          zero_or_between(kTiny, kHuge));
     visit("freeze", self.freeze,
           "weights that are not trained, by name, * for any text, such as embed.*");
     visit(

@@ -46,7 +46,8 @@ compile::OptimizerPolicy policy_of(const OptimizerSection& o, compile::Precision
           .newton_schulz_steps = o.newton_schulz_steps,
           .newton_schulz_coefficients = o.newton_schulz_coefficients,
           .update_scale = o.update_scale,
-          .bf16_newton_schulz = o.newton_schulz_dtype == NewtonSchulzType::kBf16};
+          .bf16_newton_schulz = o.newton_schulz_dtype == NewtonSchulzType::kBf16,
+          .qk_clip = o.qk_clip};
 }
 
 // Returns the policy of a layer's matrices, which an optimizer of `kind` updates, in a model that

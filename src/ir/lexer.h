@@ -94,6 +94,10 @@ class TokenReader {
     if (!take_key(key)) fail(peek(), fmt::format("{}=", key));
     return integer();
   }
+  double key_number(std::string_view key) {
+    if (!take_key(key)) fail(peek(), fmt::format("{}=", key));
+    return number();
+  }
   double number() {
     const Token& t = next();
     if (t.kind == Token::kNumber) return t.number;

@@ -26,6 +26,7 @@
 #include "ir/ops/latent_heads.h"
 #include "ir/ops/materialized_attention.h"
 #include "ir/ops/matmul.h"
+#include "ir/ops/max_scores.h"
 #include "ir/ops/muon.h"
 #include "ir/ops/norm.h"
 #include "ir/ops/preference.h"
@@ -85,6 +86,7 @@ using OpTypes = decltype(joined(TypeList<Embedding,                  //
                                          AttentionGrad,              //
                                          AttentionSinksGrad,         //
                                          CachedAttention,            //
+                                         MaxScores,                  //
                                          AttentionScores,            //
                                          AttentionScoresGrad,        //
                                          Softmax,                    //

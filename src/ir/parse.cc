@@ -132,6 +132,8 @@ void ValueParser::value_option(Value& v) {
     v.parent = ParentSlice{name(), shape(), key_integer("first"), key_integer("copies")};
   else if (take_key("holds"))
     v.parts.push_back({name(), key_integer("dim"), key_integer("first"), key_integer("count")});
+  else if (take_key("clips"))
+    clip(v);
   else if (take_key("of"))
     origins_.emplace_back(values_->next_id(), at_), next();
   else if (take_key("place"))
@@ -146,8 +148,15 @@ void ValueParser::value_option(Value& v) {
     places_.emplace_back(values_->next_id(), at_), next();
   else
     fail(peek(),
-         "per=, decays, frozen, policy=, std=, constant=, whole=, holds=, of=, place=, cut=, "
+         "per=, decays, frozen, policy=, std=, constant=, whole=, holds=, clips=, of=, place=, cut=, "
          "part=, in= or offset=");
+}
+
+// clips=%N first=N last=N share=X, where the value %N may be defined later.
+void ValueParser::clip(Value& v) {
+  clips_.emplace_back(values_->next_id(), at_);
+  next();
+  v.clips.push_back({kNone, key_integer("first"), key_integer("last"), key_number("share")});
 }
 
 // %0 NAME DTYPE [SHAPE] ROLE options…, numbered from 0 without gaps.
@@ -176,6 +185,11 @@ void ValueParser::origins(ValueVector& list) {
   for (const auto& [v, token] : origins_) {
     at_ = token;
     list[v].of = id<ValueId>('%', list.size(), "a value");
+  }
+  std::map<ValueId, size_t> clips;
+  for (const auto& [v, token] : clips_) {
+    at_ = token;
+    list[v].clips[clips[v]++].scores = id<ValueId>('%', list.size(), "a value");
   }
   at_ = here;
 }

@@ -47,11 +47,13 @@ class ValueParser : protected TokenReader {
   void values(ValueVector& list);
   void origins(ValueVector& list);
   void value_option(Value& v);
+  void clip(Value& v);
 
   ValueVector* values_ = nullptr;
   Names<ValueId> value_names_;
-  // A value, and the token that names its buffer kind, or the value that it is a copy of.
-  std::vector<std::pair<ValueId, size_t>> places_, origins_;
+  // A value, and the token that names its buffer kind, the value that it is a copy of, or the scores
+  // that clip its rows.
+  std::vector<std::pair<ValueId, size_t>> places_, origins_, clips_;
 };
 
 // Ops, with their attributes.

@@ -25,6 +25,7 @@ enum class Phase : uint8_t {
   kSumReport,       // the report, over all ranks
   kSquares,         // squares of gradients, for their norm
   kClip,            // sets the scale of the gradients from their norm
+  kMaxScores,       // the largest attention scores, over the ranks that have other tokens or heads
   kMeasure,         // Adafactor: sums of squared gradients over rows and columns …
   kSumMeasure,      // … over the ranks of the stage
   kFactor,          // Adafactor: the factored second moments, and squares of the update …

@@ -201,6 +201,8 @@ class Printer {
       for (const WeightPart& part : v.parts)
         say(" holds={} dim={} first={} count={}", name(part.name), part.dim, part.first,
             part.count);
+      for (const ClippedRows& c : v.clips)
+        say(" clips=%{} first={} last={} share={}", c.scores, c.first, c.last, exact_text(c.share));
       if (v.of != kNone && v.of != derived[id].of) say(" of=%{}", v.of);
       sharding(v.sharding);
       if (v.part) say(" part={}", to_string(*v.part));

@@ -33,6 +33,7 @@ enum class Role : uint8_t {
   kSource,      // token ids that an encoder reads
   kStep,        // learning rate, step number, seed: see ir/state.h
   kReport,      // loss, tokens, squares: see ir/state.h
+  kMaxScores,   // largest attention scores of a step: see ir/ops/max_scores.h
   kLogits,      // logits of all tokens, for the host
   kCache,       // keys and values of the tokens processed so far
   kHidden,      // hidden states between blocks
@@ -57,6 +58,10 @@ constexpr bool starts_as_weight(Role r) { return r == Role::kIterate || r == Rol
 
 // Returns true if the host writes it for each micro-batch.
 constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
+
+// Returns true for values that the micro-batches of a step complete: ops add to them (kMaxScores:
+// raise them), and the first one overwrites what the last step left.
+constexpr bool is_of_step(Role r) { return r == Role::kGradient || r == Role::kMaxScores; }
 
 // Returns true for values that ops of blocks compute.
 constexpr bool is_computed(Role r) {

@@ -71,6 +71,7 @@ struct Effects {
   bool flat_state = false;       // reads flat buffers, which ZeRO divides, not the op's sharding
   bool loss = false;             // computes the training loss
   bool adds_to_report = false;
+  bool measures_step = false;    // its output is a maximum over the micro-batches of a step
   bool converts = false;         // changes the placement of a value, not the value
   bool measures_part = false;    // its last output covers only this rank's shard: ranks must add
                                  // theirs

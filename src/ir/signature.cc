@@ -35,7 +35,8 @@ Sharding dual(const Sharding& s) {
 bool has_gradient(const Value& v) {
   const bool number = v.dtype == DType::kF32 || v.dtype == DType::kF64 || v.dtype == DType::kBF16 ||
                       v.dtype == DType::kF16;
-  return number && !is_batch(v.role) && v.role != Role::kStep && v.role != Role::kReport;
+  return number && !is_batch(v.role) && v.role != Role::kStep && v.role != Role::kReport &&
+         v.role != Role::kMaxScores;
 }
 
 Signature split_signature(const ShardingRule& rule, char label) {

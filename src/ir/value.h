@@ -87,6 +87,16 @@ struct WeightPart {
   bool operator==(const WeightPart&) const = default;
 };
 
+// Rows of a weight that makes queries or keys, of the rows that it has for each key/value head:
+// [first, last). Muon's update multiplies them by min(1, limit / score)^share, where `scores` has
+// the largest attention scores of the heads (ir/ops/max_scores.h).
+struct ClippedRows {
+  ValueId scores = kNone;
+  int64_t first = 0, last = 0;
+  double share = 1;
+  bool operator==(const ClippedRows&) const = default;
+};
+
 // Value::policy of a router's biases, which follow the load of the experts (BalanceUpdate).
 inline constexpr int64_t kBalancePolicy = -1;
 
@@ -113,6 +123,7 @@ struct Value {
   // The parts of a packed weight, which cover one dimension in order. Empty: the weight is one
   // matrix. Optimizers that treat a matrix as a whole work on these parts.
   std::vector<WeightPart> parts;
+  std::vector<ClippedRows> clips;     // in ascending order; empty: no attention score limits it
   std::optional<ParentSlice> parent;  // for a weight that checkpoints contain only as a part of a
                                       // larger one
   CopyKind copy = CopyKind::kOriginal;

@@ -199,7 +199,7 @@ class SegmentVerifier {
       Use& use = uses_[p_[v].buffer];
       const Role r = p_[v].role;
       const bool adds =
-          r == Role::kGradient || (r == Role::kReport && rule_of(op).effects.adds_to_report);
+          is_of_step(r) || (r == Role::kReport && rule_of(op).effects.adds_to_report);
       (adds ? use.adds : use.writes) = true;
       if (changes_state(op, r)) use.reads = true;
       use.made.push_back(v);
@@ -270,7 +270,7 @@ class SegmentVerifier {
   Lifetime whole_life(ValueId v, Lifetime life) const {
     if (!is_member(v)) return life;
     if (!made_.contains(v)) life.first = 0;
-    if (p_[v].role == Role::kGradient || p_[v].role == Role::kReport) life.first = 0;
+    if (is_of_step(p_[v].role) || p_[v].role == Role::kReport) life.first = 0;
     life.last = std::ssize(s_.ops);
     return life;
   }

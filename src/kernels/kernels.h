@@ -16,6 +16,7 @@
 #include "kernels/head_norm.h"
 #include "kernels/kernel.h"
 #include "kernels/latent_heads.h"
+#include "kernels/max_scores.h"
 #include "kernels/muon.h"
 #include "kernels/nf4.h"
 #include "kernels/norm.h"
@@ -72,6 +73,7 @@ using AllArgs = ArgsList<ClearArgs,                      //
                          AttentionGradArgs,              //
                          SinksGradArgs,                  //
                          CachedAttentionArgs,            //
+                         MaxScoresArgs,                  //
                          AttentionScoresArgs,            //
                          AttentionScoresGradArgs,        //
                          SoftmaxArgs,                    //

@@ -36,6 +36,22 @@ struct UnitNormArgs {
 void launch(Cpu, const Launch&, const UnitNormArgs&);
 void launch(Gpu, const Launch&, const UnitNormArgs&);
 
+// Factors of the rows of queries and keys after the update (QK-clip; Value::clips in ir/value.h). A
+// key/value head has `rows` rows of `columns` elements; its rows of a range are multiplied by
+// min(1, limit / scores[head])^share. Row 0 of the part is row 0 of head 0.
+struct RowClip {
+  struct Range {
+    int64_t first = 0, last = 0;
+    double share = 1;
+  };
+  static constexpr int kMostRanges = 2;
+  const float* scores = nullptr;  // [heads], at least 0, in device memory; nullptr: no limit
+  double limit = 0;
+  int64_t rows = 0, columns = 0;
+  int count = 0;
+  Range ranges[kMostRanges];  // in ascending order
+};
+
 // Updates w and m of the ranges of one part; constants.beta1 is the momentum.
 struct MuonArgs {
   Update update;
@@ -44,6 +60,7 @@ struct MuonArgs {
   TensorView directions;  // f32 or bf16: X of the part, from element `first` on
   int64_t first = 0;
   double direction_scale = 1;  // s
+  RowClip clip;
 };
 void launch(Cpu, const Launch&, const MuonArgs&);
 void launch(Gpu, const Launch&, const MuonArgs&);

@@ -88,7 +88,7 @@ void BoundProgram::prepare(const Segment& segment, std::vector<PreparedOp>& out)
       p.out.push_back(operand_of(program_, segment, v));
       // Within a call, only the first op that adds to a gradient may overwrite it. The pieces of a
       // reduction cover different elements, so each of them is the first.
-      const bool first = program_[v].role == Role::kGradient &&
+      const bool first = is_of_step(program_[v].role) &&
                          (is_piece(op) || std::find(added.begin(), added.end(), v) == added.end());
       p.adds_first.push_back(first);
       if (first) added.push_back(v);
@@ -161,7 +161,7 @@ void BoundProgram::bind(PreparedOp& p, const Call& call, const Segment& segment)
     p.bound.outputs[i] = view(p.out[i]);
     // Outputs that do not accumulate over calls are always overwritten.
     p.bound.fresh[i] =
-        program_[p.out[i].value].role != Role::kGradient ||
+        !is_of_step(program_[p.out[i].value].role) ||
         (p.adds_first[i] && p.out[i].parameter != kNone && call.first_write[p.out[i].parameter]);
   }
   p.bound.launch.workspace = address(p.workspace, call, segment);

@@ -103,11 +103,23 @@ std::string axes_text(const Axes& axes) {
   return text;
 }
 
+// Returns the axes along which ranks have other tokens or heads of the attention whose largest
+// scores the kind holds.
+Axes score_axes(const Program& p, const BufferKind& scores) {
+  Axes axes;
+  for (const AxisKind a : Enumerators<AxisKind>())
+    if (p[scores.values[0]].sharding.place[a] == kPartialMax && p.mesh[a] > 1)
+      axes.insert(GroupRef::along({a}));
+  return axes;
+}
+
 SumAxes sum_axes(const Program& p) {
   SumAxes sums;
   for (const BufferKind& k : p.kinds) {
-    const bool is_sum = !k.values.empty() && p[k.values[0]].role == Role::kGradient;
-    sums.needed.push_back(is_sum ? partial_axes(p, k) : Axes());
+    const Role role = k.values.empty() ? Role::kScratch : p[k.values[0]].role;
+    sums.needed.push_back(role == Role::kGradient    ? partial_axes(p, k)
+                          : role == Role::kMaxScores ? score_axes(p, k)
+                                                     : Axes());
   }
   mark_measures(p, sums);
   return sums;
@@ -142,7 +154,7 @@ class Sums : private TwoStepRun {
   }
   const Axes& needed(BufferId f) const { return sums_.needed[p_.buffer(f).kind]; }
   bool is_sum(BufferId f) const {
-    return role(f) == Role::kGradient || sums_.measures.contains(p_.buffer(f).kind);
+    return is_of_step(role(f)) || sums_.measures.contains(p_.buffer(f).kind);
   }
   bool is_report(BufferId f) const { return role(f) == Role::kReport; }
 

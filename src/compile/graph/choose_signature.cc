@@ -95,6 +95,7 @@ int8_t DefaultPlaces::of(const Value& v, AxisKind axis) const {
 }
 
 bool divides_heads(const Op& op) {
+  if (const MaxScores* const a = op.if_as<MaxScores>()) return !a->separate_kv;
   const Attention* const a = op.if_as<Attention>();
   return a != nullptr && !a->separate_kv;
 }

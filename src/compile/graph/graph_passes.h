@@ -61,6 +61,11 @@ void freeze(Graph& graph, const std::vector<std::string>& patterns);
 void assign_optimizers(Graph& graph, const std::vector<OptimizerGroup>& groups,
                        const OptimizerPolicy& own = {});
 
+// Measures the largest attention scores of each step, and marks the rows of the weights of queries
+// and keys that Muon's update scales by them (Value::clips). Runs after assign_optimizers. Throws
+// Error for queries and keys that are not products of weights.
+void clip_scores(Graph& graph, const CompileRequest& request);
+
 // Sets dtypes: with bf16 and fp16, weights and activations are bf16 or f16; statistics, losses and
 // weight gradients stay f32.
 void apply_precision(Graph& graph, Precision precision);

@@ -57,15 +57,26 @@ void materialize_attention(Graph& graph, bool half) {
 }
 
 void gather_keys(Graph& graph, int64_t ring) {
+  std::map<ValueId, std::vector<ValueId>> apart;  // queries, and pairs of a key and a value
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, Attention attends) {
     CHECK(!attends.separate_kv && !attends.non_causal, "{} is not causal self-attention",
           op.origin);
     Builder b(graph, block.forward, index_of(graph, op), "");
     std::vector<ValueId> in = b.emit(SplitHeads{}, op.origin, {op.inputs[0]});
+    apart[op.inputs[0]] = in;
     in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
     attends.separate_kv = true;
     attends.ring = ring;
     b.emit(attends, op.origin, in, op.outputs);
+  });
+  // Scores are measured after the attention that reads the same heads. A ring gathers the keys for
+  // them.
+  replace_ops<MaxScores>(graph, [&](Block& block, const Op& op, MaxScores of) {
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    std::vector<ValueId> in = apart.at(op.inputs[0]);
+    in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
+    of.separate_kv = true;
+    b.emit(of, op.origin, in, op.outputs);
   });
 }
 

@@ -1,6 +1,6 @@
 // A block's forward and backward → its segments. With full recomputation the forward exists three
 // times: whole, without saving anything, and again to save what the second did not. Only the first
-// two add to the report.
+// two add to the report and to the largest scores.
 #include <map>
 
 #include "base/error.h"
@@ -63,7 +63,9 @@ void block_segments(Lowering& low, const Block& block, BlockSegments& out) {
       out.forward_no_save =
           segment(low, Phase::kForwardNoSave, block.name, clone_scratch(low, forward, false));
       std::vector<Op> again = clone_scratch(low, forward, true);
-      std::erase_if(again, [](const Op& op) { return rule_of(op).effects.adds_to_report; });
+      std::erase_if(again, [](const Op& op) {
+        return rule_of(op).effects.adds_to_report || rule_of(op).effects.measures_step;
+      });
       if (low.context.request.options.full_recompute == FullRecompute::kAll)
         give_away(low, again, block.output);
       else

@@ -53,6 +53,20 @@ void batch_buffers(Lowering& low) {
   buffer(low, "batch", batch, kPerMicrobatch, true);
 }
 
+// The largest scores of the attentions of a block, from the first micro-batch to the update.
+void score_buffers(Lowering& low) {
+  for (const BlockId id : low.graph.blocks.ids()) {
+    const Block& b = low.graph.blocks[id];
+    std::vector<ValueId> scores;
+    for (const std::vector<Op>* const ops : {&b.forward, &b.backward})
+      for (const Op& op : *ops)
+        if (op.is<MaxScores>()) add_once(scores, op.outputs[0]);
+    if (!scores.empty())
+      low.out.segments[id].scores =
+          buffer(low, b.name + ".max_scores", scores, low.graph[scores[0]].indexed_by, false);
+  }
+}
+
 // All blocks of a hidden stream read one buffer kind and write another, whose `input` is the first:
 // what a layer writes at position n + 1 is the buffer that the next layer reads.
 void stream_buffers(Lowering& low) {

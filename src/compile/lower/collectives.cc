@@ -1,8 +1,10 @@
-// Segments that reduce gradients over the data ranks, whole or in buckets.
+// Segments that reduce gradients over the data ranks, whole or in buckets, and the largest attention
+// scores.
 #include "compile/graph/graph_passes.h"
 #include "compile/lower/lowering.h"
 #include "ir/names.h"
 #include "ir/rule.h"
+#include "ir/signature.h"
 
 namespace tessera::compile {
 
@@ -53,6 +55,23 @@ SegmentId collective(Lowering& low, Phase phase, const std::string& subject,
   if (low.graph[in].role == Role::kGradient) ops = buckets(low, ops[0]);
   if (is_staged(ops[0])) ask_target(low, ops);
   return segment(low, phase, subject, std::move(ops), queue);
+}
+
+// All attentions of a block have the same sharding.
+void score_segments(Lowering& low) {
+  for (const BlockId b : low.graph.blocks.ids()) {
+    const BufferKindId kind = low.out.segments[b].scores;
+    if (kind == kNone) continue;
+    const Value scores = low.graph[low.out.program.kinds[kind].values[0]];
+    GroupRef over;
+    for (const AxisKind a : divided_axes(low.graph.mesh))
+      if (scores.sharding.place[a] == kPartialMax) over.add(a);
+    if (over.empty()) continue;
+    const ValueId all = flat(low, kind, false);
+    low.out.segments[b].max_scores =
+        collective(low, Phase::kMaxScores, low.graph.blocks[b].name, AllReduce{.max = true}, over,
+                   all, all, Queue::kGroups);
+  }
 }
 
 // Groups of one rank have nothing to gather and nothing to reduce.

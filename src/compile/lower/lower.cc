@@ -31,7 +31,7 @@ Access access_of(const Lowering& low, const Segment& s, BufferKindId kind) {
       if (low.graph[v].buffer != kind) continue;
       const Role r = low.graph[v].role;
       const bool adds =
-          r == Role::kGradient || (r == Role::kReport && rule_of(op).effects.adds_to_report);
+          is_of_step(r) || (r == Role::kReport && rule_of(op).effects.adds_to_report);
       (adds ? added : written) = true;
       if (changes_state(op, r)) read = true;
     }
@@ -95,6 +95,7 @@ LoweredGraph lower(Graph graph, const Context& context, const StagesOfBlocks& ho
   weight_buffers(low);
   gradient_buffers(low);
   batch_buffers(low);
+  score_buffers(low);
   stream_buffers(low);
   saved_buffers(low);
   pending_buffers(low);
@@ -103,6 +104,7 @@ LoweredGraph lower(Graph graph, const Context& context, const StagesOfBlocks& ho
     block_segments(low, Block(low.graph.blocks[b]), low.out.segments[b]);
   pack_segments(low);
   step_segments(low);
+  score_segments(low);
   message_segments(low);
   for (WeightGroup& g : low.out.groups) {
     reduce_segments(low, g);

@@ -26,8 +26,10 @@ struct BlockSegments {
   SegmentId backward = kNone;   // in a loss block: the joint segment
   SegmentId weight_backward = kNone;
   SegmentId pack = kNone;
+  SegmentId max_scores = kNone;  // reduces the largest attention scores
   BufferKindId saved = kNone;    // values saved for the backward
   BufferKindId pending = kNone;  // values that weight_backward reads
+  BufferKindId scores = kNone;   // the largest attention scores of a step
 };
 
 // Weights of one dtype that share a buffer and a reduction: those of a block (or those several

@@ -75,8 +75,9 @@ int64_t columns_of(const Lowering& low, ValueId weight);
 // matrices.cc: Muon's directions.
 void direction_segments(Lowering& low, WeightGroup& group);
 
-// collectives.cc: gathers of weights and reductions of gradients.
+// collectives.cc: gathers of weights, reductions of gradients and of attention scores.
 void reduce_segments(Lowering& low, WeightGroup& group);
+void score_segments(Lowering& low);
 SegmentId collective(Lowering& low, Phase phase, const std::string& subject,
                      OpAttributes attributes, const GroupRef& over, ValueId in, ValueId out,
                      Queue queue);
@@ -86,6 +87,7 @@ SegmentId collective(Lowering& low, Phase phase, const std::string& subject,
 BufferKindId buffer(Lowering& low, const std::string& name, const std::vector<ValueId>& values,
                     uint8_t per, bool state);
 void batch_buffers(Lowering& low);
+void score_buffers(Lowering& low);
 void stream_buffers(Lowering& low);
 void saved_buffers(Lowering& low);
 void pending_buffers(Lowering& low);

@@ -6,6 +6,8 @@
 // a rank has its shard of them. Moments in 8 bits also have a buffer of scales, one per block. The
 // mean is an op after the update, which reads the master copy where there is one, so it is the same
 // for every optimizer.
+#include <algorithm>
+
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 #include "ir/op.h"
@@ -13,10 +15,11 @@
 namespace tessera::compile {
 namespace {
 
-OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
+OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update, int64_t scores) {
   if (traits_of(o.kind).factored)
     return Adafactor{update, o.clip_threshold, o.scale_parameter ? o.min_parameter_scale : 0.0};
-  if (traits_of(o.kind).matrices) return Muon{update, o.update_scale};
+  if (traits_of(o.kind).matrices)
+    return Muon{update, o.update_scale, scores > 0 ? o.qk_clip : 0, scores};
   return one_pass_update(o.kind, update);
 }
 
@@ -41,6 +44,16 @@ ValueId updated_weights(Lowering& low, const WeightGroup& g) {
   const ZeroPlan& zero = low.context.zero;
   return zero.divides_weights() ? flat(low, g.weights_shard, true)
                                 : flat(low, g.weights, zero.divides_optimizer());
+}
+
+// Returns the attention scores that limit weights of the group.
+std::vector<ValueId> scores_of(const Lowering& low, const WeightGroup& g) {
+  std::vector<ValueId> scores;
+  for (const ValueId w : low.out.program.kinds[g.weights].values)
+    for (const ClippedRows& c : low.graph[w].clips)
+      if (std::find(scores.begin(), scores.end(), c.scores) == scores.end())
+        scores.push_back(c.scores);
+  return scores;
 }
 
 void balance_segment(Lowering& low, WeightGroup& g) {
@@ -122,6 +135,8 @@ void update_segment(Lowering& low, WeightGroup& g) {
     a.beta2 = a.epsilon = 0;
     inputs.push_back(flat(low, g.directions, false));
   }
+  const std::vector<ValueId> scores = scores_of(low, g);
+  inputs.insert(inputs.end(), scores.begin(), scores.end());
   if (g.factors != kNone)
     inputs.insert(inputs.end(), {flat(low, g.factor_sums, false), flat(low, g.factors, false),
                                  low.out.program.kinds[g.update_squares].values[0]});
@@ -137,7 +152,7 @@ void update_segment(Lowering& low, WeightGroup& g) {
   if (rounds && o.stochastic) a.rounding = Rounding::kStochastic;
   std::vector<Op> update;
   Builder b(low.graph, update, kOne, "");
-  b.emit(update_of(o, a), g.name, inputs, outputs);
+  b.emit(update_of(o, a, std::ssize(scores)), g.name, inputs, outputs);
   if (const ValueId average = kept(low, g, Role::kAverage); average != kNone)
     b.emit(WeightAverage{low.context.request.average_decay}, g.name,
            {a.master ? outputs.back() : outputs[0], report}, {average});

@@ -42,6 +42,7 @@ class Scheduler {
   std::vector<Updated> update_order() const;
   void pack();
   void action(const Action& a);
+  void max_scores();
   void update();
   void call(SegmentId segment, int64_t layer, int64_t microbatch) {
     calls_.add(segment, layer, microbatch, {}, 0);
@@ -120,6 +121,18 @@ std::vector<Scheduler::Updated> Scheduler::update_order() const {
   return order;
 }
 
+// Adds the calls that complete the attention scores of this stage's layers.
+void Scheduler::max_scores() {
+  for (const BlockId b : e_.blocks.ids()) {
+    if (!own_.holds(b)) continue;
+    const SegmentId max = e_.segments[b].max_scores;
+    if (!e_.blocks[b].is_stack())
+      call(max, kNone, kNone);
+    else
+      for (const int64_t l : own_.layers(b)) call(max, l, kNone);
+  }
+}
+
 // Adds the update calls. The squares of all groups come before the clip, which needs the whole
 // norm; updates need the clip's scale. Adafactor's measures and factors come between. Muon's calls
 // go layer by layer, since the directions of a layer are as large as its weights: those of one more
@@ -132,6 +145,7 @@ void Scheduler::update() {
   const auto each = [&](SegmentId WeightGroup::*member) {
     for (const Updated& u : order) add(u, member);
   };
+  max_scores();
   each(&WeightGroup::squares);
   call(e_.clip, kNone, kNone);
   std::vector<Updated> matrices;

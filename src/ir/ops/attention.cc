@@ -313,6 +313,10 @@ InPlace in_place_grad(const Op& op) {
 
 }  // namespace
 
+Cost cost_of_scores(const Op& op, ValueSpan values, const Attention& a, ValueId kv) {
+  return cost_of_pairs(op, values, 0, visited_pairs(op, values, a, kv), 1, 0);
+}
+
 const OpRule Attention::rule = {.infer = infer,
                                 .sharding = sharding,
                                 .gradient = gradient,

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ir/op.h"
+#include "ir/operands.h"
 #include "ir/ops/rules.h"
 
 namespace tessera {
@@ -22,8 +23,9 @@ std::vector<OutputSpec> infer_orthogonal(const Op&, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_muon(const Op& op, const Inputs& in) {
-  CHECK(in.size() == 4, "muon has {} inputs, expected gradient, step, report and directions",
-        in.size());
+  CHECK(in.size() == input_count(op.as<Muon>()),
+        "muon has {} inputs, expected gradient, step, report, directions and {} of scores",
+        in.size(), op.as<Muon>().scores);
   return updated_state(op.as<Muon>().update, in[0]->shape, 1);
 }
 

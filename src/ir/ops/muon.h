@@ -47,17 +47,26 @@ struct NewtonSchulz {
   bool operator==(const NewtonSchulz&) const = default;
 };
 
-// Updates the weights by the orthogonal directions, and the moment.
+// Updates the weights by the orthogonal directions, and the moment. Then multiplies the rows of
+// queries and keys (Value::clips) whose attention scores are above the limit (QK-clip).
 struct Muon {
   static constexpr std::string_view kName = "muon";
-  enum In { kGradient, kStep, kReport, kDirections };
+  enum In { kGradient, kStep, kReport, kDirections, kScores };
   enum Out { kWeights };
   WeightUpdate update = {};  // beta1 is the momentum
   UpdateScale scale = UpdateScale::kSpectral;
+  double score_limit = 0;  // of an attention score; 0: none
+  int64_t scores = 0;      // the number of operands with scores: one per attention of the weights
   static void fields(auto& self, auto&& visit) {
     WeightUpdate::rates(self.update, visit);
     visit("scale", self.scale, Print::kAlways);
     WeightUpdate::types(self.update, visit);
+    visit("score_limit", self.score_limit, Print::kUnlessDefault, kNotNegative);
+    visit("scores", self.scores, Print::kUnlessDefault, at_least(0));
+  }
+  static void inputs(const Muon& a, auto&& slot) {
+    for (const In required : {kGradient, kStep, kReport, kDirections}) slot(required, 1);
+    slot(kScores, a.scores);
   }
   static const OpRule rule;
   bool operator==(const Muon&) const = default;

@@ -1,6 +1,7 @@
 // Functions that the rules of several ops share.
 #pragma once
 
+#include "ir/ops/attention.h"
 #include "ir/rule.h"
 
 namespace tessera {
@@ -20,6 +21,10 @@ std::vector<OutputSpec> updated_state(const WeightUpdate& a, const Shape& s, int
                                       bool iterate = false);
 // Returns the cost of an update, whose moments and master weights are read as well as written.
 Cost update_cost(const Op& op, ValueSpan values);
+
+// Returns the cost of the scores of the pairs that attention like `a` sees; `kv` has the keys if
+// they are an operand of their own, else kNone.
+Cost cost_of_scores(const Op& op, ValueSpan values, const Attention& a, ValueId kv);
 
 // The rule of all OnePassUpdates.
 extern const OpRule kOnePassUpdateRule;

@@ -28,10 +28,11 @@ HWY_NOINLINE inline void SweepMuon(const UpdateOperands& a, const UpdateRun& s) 
   const F f;
   const V keep = hn::Set(f, s.decay ? a.keep : 1.0f), rate = hn::Set(f, a.direction_rate);
   const V rest = hn::Set(f, a.one_minus_beta1), momentum = hn::Set(f, a.beta1);
+  const V factor = hn::Set(f, a.row_factor);
   Sweep(a, s, [&](UpdateLanes& x, int64_t i, int64_t n) HWY_ATTR {
     const V u = LoadSome(a.directions, s.element - a.directions_from + (i - s.begin), n);
     x.m = hn::MulAdd(momentum, x.m, hn::Mul(x.g, rest));
-    x.w = hn::NegMulAdd(rate, u, hn::Mul(x.w, keep));
+    x.w = hn::Mul(hn::NegMulAdd(rate, u, hn::Mul(x.w, keep)), factor);
   });
 }
 

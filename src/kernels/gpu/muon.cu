@@ -24,6 +24,7 @@ struct MuonWork {
   int64_t first = 0;             // index in the part of the first of `directions`
   bool nesterov = false, stochastic = false;
   double momentum = 0, weight_decay = 0, rate_multiplier = 1, direction_scale = 1;
+  RowClip clip;
   const double *learning_rate = nullptr, *step = nullptr, *scale = nullptr, *skip = nullptr;
   int spans = 0;
   UpdateRange span[kMostSpans];
@@ -54,6 +55,18 @@ __device__ void direct_group(const MuonWork& a, const Constants& c, const Update
   write_group(a.directions, span.element - a.first + (i - span.begin), n, false, m);
 }
 
+// Returns the factor of the row of an element of the part.
+__device__ float factor_of_row(const RowClip& clip, int64_t element) {
+  const int64_t row = element / clip.columns, head = row / clip.rows, own = row % clip.rows;
+  for (int k = 0; k < clip.count; ++k) {
+    const RowClip::Range& r = clip.ranges[k];
+    if (own < r.first || own >= r.last) continue;
+    const float score = clip.scores[head];
+    return score > clip.limit ? rounded(pow(clip.limit / score, r.share)) : 1.0f;
+  }
+  return 1.0f;
+}
+
 __device__ void update_group(const MuonWork& a, const Constants& c, const UpdateRange& span,
                              int64_t i, int n, bool vector) {
   float g[kGroup], w[kGroup], m[kGroup], u[kGroup], low[kGroup];
@@ -66,6 +79,7 @@ __device__ void update_group(const MuonWork& a, const Constants& c, const Update
   for (int k = 0; k < kGroup; ++k) {
     m[k] = c.momentum * m[k] + g[k] * c.scale * c.rest;
     w[k] = w[k] * keep - c.rate * u[k];
+    if (a.clip.scores != nullptr) w[k] *= factor_of_row(a.clip, span.element + (i - span.begin) + k);
     low[k] = w[k];
     if (!a.stochastic) continue;
     const uint32_t r = words.of(span.element + (i - span.begin) + k);
@@ -180,6 +194,7 @@ void launch(Gpu, const Launch& l, const MuonArgs& args) {
   a.weight_decay = args.constants.weight_decay;
   a.rate_multiplier = args.constants.rate_multiplier;
   a.direction_scale = args.direction_scale;
+  a.clip = args.clip;
   a.learning_rate = n.learning_rate;
   a.step = n.step;
   a.scale = n.scale;

@@ -121,9 +121,9 @@ void run(const BoundOp& b) {
   args.update = update_operands(b, a.update);
   args.constants = update_constants(a.update);
   args.numbers = update_numbers(step, b.in(Adafactor::kReport));
-  for (const auto& [place, own] : part_ranges(b, a.update, update_seed(b, step))) {
+  for (const auto& [place, part] : part_ranges(b, a.update, update_seed(b, step))) {
     const FactoredMomentRange& f = b.members->factors[place];
-    args.update.ranges = own;
+    args.update.ranges = part.ranges;
     args.scales = scales_at(scales, f);
     args.norms = {weight_squares + place, update_squares + place, static_cast<double>(f.elements()),
                   a.least_scale, a.update_clip};

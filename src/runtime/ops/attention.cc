@@ -5,6 +5,7 @@
 #include "kernels/gpu_attention.h"
 #include "runtime/binding.h"
 #include "runtime/ops/arguments.h"
+#include "runtime/ops/query_ranges.h"
 
 namespace tessera::runtime {
 namespace {
@@ -69,30 +70,6 @@ void run_sinks_grad(const BoundOp& b) {
 // not contiguous in the operand; the terms that a range adds to the gradient of keys and values;
 // and the workspace of the kernel:   [ lse | d_kv | kernel ]
 
-bool is_zigzag(const BoundOp& b) {
-  return b.values[b.op->inputs[0]].sharding.cut == ContextCut::kZigzag;
-}
-
-// Returns one sample of [B, …]; an operand that the op does not have stays empty. Shapes may come
-// without memory.
-TensorView sample_of(const TensorView& x, int64_t sample) {
-  if (x.shape.rank() == 0) return x;
-  const int64_t n = x.elements() / x.shape[0];
-  std::vector<int64_t> dims = x.shape.dims();
-  dims[0] = 1;
-  return {x.at(sample * n), x.dtype, Shape(dims)};
-}
-
-// Returns a range of the tokens of one sample of [B, T, …].
-TensorView tokens_of(const TensorView& x, int64_t sample, const TokenRange& r) {
-  std::vector<int64_t> dims = x.shape.dims();
-  const int64_t token = x.shape.product(2, x.shape.rank());
-  const int64_t first = (sample * dims[1] + r.local) * token;
-  dims[0] = 1;
-  dims[1] = r.count;
-  return {x.at(first), x.dtype, Shape(dims)};
-}
-
 // The parts of the workspace, for ranges of half of the tokens of a rank.
 struct RangeWorkspace {
   int64_t lse_bytes, kv_bytes;
@@ -142,16 +119,6 @@ kernels::CopyRowsArgs lse_rows(const BoundOp& b, const TensorView& lse, int64_t 
           .from_pitch = tokens * element,
           .bytes = r.count * element,
           .rows = heads};
-}
-
-// Calls f(sample, range, index of the range) for all ranges of queries.
-template <class F>
-void each_range(const BoundOp& b, int64_t samples, const F& f) {
-  const ValueId qkv = b.op->inputs[0];
-  const std::vector<TokenRange> ranges =
-      token_ranges(b.values[qkv], b.position->mesh, b.extents(qkv));
-  for (int64_t sample = 0; sample < samples; ++sample)
-    for (size_t i = 0; i < ranges.size(); ++i) f(sample, ranges[i], i);
 }
 
 template <class Args>

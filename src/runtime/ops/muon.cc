@@ -4,6 +4,8 @@
 //   muon_direction   u of this rank's elements, zero elsewhere    → all-reduce
 //   newton_schulz    X from u, matrix by matrix
 //   muon             the update of this rank's elements
+#include <algorithm>
+
 #include "base/newton_schulz.h"
 #include "ir/ops.h"
 #include "ir/state.h"
@@ -31,8 +33,8 @@ void run_direction(const BoundOp& b) {
   args.scale = number_at(b.in(A::kReport), kScale);
   args.momentum = a.momentum;
   args.nesterov = a.nesterov;
-  for (const auto& [place, ranges] : part_ranges(b, {}, 0)) {
-    args.ranges = ranges;
+  for (const auto& [place, part] : part_ranges(b, {}, 0)) {
+    args.ranges = part.ranges;
     args.directions = directions_of(b, all, place);
     args.first = b.members->matrices[place].first;
     b.run(args);
@@ -49,6 +51,28 @@ void run_orthogonal(const BoundOp& b) {
 
 int64_t orthogonal_workspace(const BoundOp& b) { return prepared_of(b).workspace_bytes(); }
 
+// Returns the limit of the rows of a part. A weight with limits begins with the key/value heads; its
+// parts divide the dimension after them, so a head has contiguous rows of a part.
+kernels::RowClip clip_of(const BoundOp& b, const PartRanges& part) {
+  const Value& w = b.values[part.weight];
+  kernels::RowClip clip;
+  if (w.clips.empty()) return clip;
+  const auto& inputs = b.op->inputs;
+  const auto scores = std::find(inputs.begin() + Muon::kScores, inputs.end(), w.clips[0].scores);
+  clip.scores = b.inputs[scores - inputs.begin()].f32();
+  clip.limit = b.op->as<Muon>().score_limit;
+  clip.columns = w.shape[-1];
+  const int64_t unit = w.shape.product(2, w.shape.rank() - 1);
+  const int64_t first = part.part ? part.part->first * unit : 0;
+  clip.rows = (part.part ? part.part->count : w.shape[1]) * unit;
+  for (const ClippedRows& c : w.clips) {
+    const int64_t from = std::max(c.first - first, int64_t{0});
+    const int64_t to = std::min(c.last - first, clip.rows);
+    if (from < to) clip.ranges[clip.count++] = {from, to, c.share};
+  }
+  return clip;
+}
+
 void run_update(const BoundOp& b) {
   const Muon& a = b.op->as<Muon>();
   const TensorView step = b.in(Muon::kStep), all = b.in(Muon::kDirections);
@@ -56,9 +80,10 @@ void run_update(const BoundOp& b) {
   args.update = update_operands(b, a.update);
   args.constants = update_constants(a.update);
   args.numbers = update_numbers(step, b.in(Muon::kReport));
-  for (const auto& [place, ranges] : part_ranges(b, a.update, update_seed(b, step))) {
+  for (const auto& [place, part] : part_ranges(b, a.update, update_seed(b, step))) {
     const MatrixRange& m = b.members->matrices[place];
-    args.update.ranges = ranges;
+    args.update.ranges = part.ranges;
+    args.clip = clip_of(b, part);
     args.directions = directions_of(b, all, place);
     args.first = m.first;
     args.direction_scale = update_scale(a.scale, m.rows, m.columns);

@@ -26,16 +26,16 @@ std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate
   return ranges;
 }
 
-// Returns the name of the part of a packed weight that the range belongs to; empty for a weight
-// without parts.
-std::string part_name(const BoundOp& b, const MemberRun& s) {
+// Returns the part of a packed weight that the range belongs to; nullptr for a weight without
+// parts.
+const WeightPart* part_at(const BoundOp& b, const MemberRun& s) {
   const Value& w = b.values[b.members->ranges[s.member].weight];
   for (const WeightPart& part : w.parts) {
     const auto dim = static_cast<int>(part.dim);
     const int64_t at = s.global / w.shape.product(dim + 1, w.shape.rank()) % w.shape[dim];
-    if (at >= part.first && at < part.first + part.count) return part.name;
+    if (at >= part.first && at < part.first + part.count) return &part;
   }
-  return "";
+  return nullptr;
 }
 
 void run(const BoundOp& b) {
@@ -63,18 +63,19 @@ uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::
   return hash_name(name + suffix, static_cast<uint64_t>(seed));
 }
 
-std::map<size_t, std::vector<kernels::UpdateRange>> part_ranges(const BoundOp& b,
-                                                                const WeightUpdate& a,
-                                                                double seed) {
-  std::map<size_t, std::vector<kernels::UpdateRange>> ranges;
+std::map<size_t, PartRanges> part_ranges(const BoundOp& b, const WeightUpdate& a, double seed) {
+  std::map<size_t, PartRanges> parts;
   for (const MemberRun& s : b.members->runs) {
     const MemberRange& m = b.members->ranges[s.member];
-    std::vector<kernels::UpdateRange>& own = ranges[s.place];
+    PartRanges& own = parts[s.place];
+    own.weight = m.weight;
+    own.part = part_at(b, s);
     const uint64_t key =
-        own.empty() ? rounding_key(b, m.weight, seed, part_name(b, s)) : own[0].key;
-    own.push_back({s.first, s.first + s.elements, decays(b, a, m), key, s.element});
+        own.ranges.empty() ? rounding_key(b, m.weight, seed, own.part ? own.part->name : "")
+                           : own.ranges[0].key;
+    own.ranges.push_back({s.first, s.first + s.elements, decays(b, a, m), key, s.element});
   }
-  return ranges;
+  return parts;
 }
 
 double update_seed(const BoundOp& b, const TensorView& step) {

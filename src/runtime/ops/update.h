@@ -24,9 +24,13 @@ kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a);
 // (or for the elements of a part).
 bool decays(const BoundOp& b, const WeightUpdate& a, const MemberRange& member);
 uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part = "");
-// Returns the ranges of each part of the weights, by MemberRun::place; their elements are
-// counted in the part.
-std::map<size_t, std::vector<kernels::UpdateRange>> part_ranges(const BoundOp& b,
-                                                                const WeightUpdate& a, double seed);
+// The ranges of one part of a weight; their elements are counted in the part.
+struct PartRanges {
+  ValueId weight = kNone;
+  const WeightPart* part = nullptr;  // nullptr: the weight is one part
+  std::vector<kernels::UpdateRange> ranges;
+};
+// Returns the ranges of each part of the weights, by MemberRun::place.
+std::map<size_t, PartRanges> part_ranges(const BoundOp& b, const WeightUpdate& a, double seed);
 
 }  // namespace tessera::runtime
