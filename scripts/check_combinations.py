@@ -228,6 +228,7 @@ FACTORS = {
     },
     "optimizer": {
         **{kind: optimizer(kind) for kind in optimizer_kinds()},
+        "muon clip": lambda chosen: {**optimizer("muon")(chosen), "optimizer.qk_clip": 0.03},
         "adamw 8bit": with_8bit_moments,
         "groups": lambda chosen: {"optimizer.groups": GROUPS, **epsilon(chosen, 1)},
     },

@@ -115,6 +115,8 @@ EXACT_SIZES = ("adamw", "adafactor", "sgd", "muon", "schedule_free")
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5", "mixtral", "mistral", "smollm3", "phi3", "qwen3",
             "qwen3_moe", "gpt_oss", "olmo2", "gemma2", "gemma3", "deepseek_v2", "deepseek_v3"]
 LATENT = ("deepseek_v2", "deepseek_v3")
+# Families whose queries and keys are computed by GEMMs with weights alone, so optimizer.qk_clip can limit their scores.
+CLIPPED = ("llama", "mixtral", "mistral", "smollm3", "phi3", "gemma2", *LATENT)
 # Their norms after a sublayer divide by the size of its output, so gradients grow as that shrinks.
 POST_NORMS = ("olmo2", "gemma2", "gemma3")
 COVERED_CASES = 20000  # cases of which --cover chooses
@@ -363,9 +365,13 @@ def with_matrices(case):
     if (case["optimizer.kind"] != "adamw" or rng.random() < 3 / 4 or "lora.rank" in case
             or copies_heads(case, case["layout.tensor"])):
         return case
-    return {**case, "optimizer.kind": "muon", "optimizer.nesterov": rng.random() < 0.5,
+    case = {**case, "optimizer.kind": "muon", "optimizer.nesterov": rng.random() < 0.5,
             "optimizer.update_scale": rng.choice(["spectral", "shape"]),
             "optimizer.newton_schulz_coefficients": rng.choice(["simple", "quintic", "polar_express"])}
+    # A limit that the scores of small models pass.
+    if case["model.family"] in CLIPPED and rng.random() < 0.7:
+        case["optimizer.qk_clip"] = rng.choice([0.003, 0.03])
+    return case
 
 
 def with_8bit_moments(case):

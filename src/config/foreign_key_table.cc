@@ -122,6 +122,7 @@ constexpr ForeignKey kKeys[] = {
     {"gradient_clipping", kDeepSpeed, "optimizer.clip_norm"},
     {"max_grad_norm", kHfAndAxolotl, "optimizer.clip_norm"},
     {"max_norm", kTitan, "optimizer.clip_norm"},
+    {"qk_clip_threshold", kMegatron, "optimizer.qk_clip"},
     {"exp_avg_dtype", kMegatron, "optimizer.moment_dtype"},
     {"optim_bits", "bitsandbytes", "optimizer.moment_dtype",
      "use `optimizer.moment_dtype`: fp32 | bf16 | 8bit"},

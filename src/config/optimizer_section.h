@@ -48,19 +48,17 @@ struct OptimizerSection {
   Rounding rounding = Rounding::kStochastic;
   double decay_power = 0.8, clip_threshold = 1, min_parameter_scale = 1e-3;
   bool scale_parameter = true;
-  double momentum = 0.95;
+  double momentum = 0.95, qk_clip = 0;
   bool nesterov = true;
   int64_t newton_schulz_steps = 5;
   NewtonSchulzCoefficients newton_schulz_coefficients = NewtonSchulzCoefficients::kSimple;
   NewtonSchulzType newton_schulz_dtype = NewtonSchulzType::kF32;
   UpdateScale update_scale = UpdateScale::kSpectral;
-  double qk_clip = 0;
   std::vector<std::string> freeze;
   std::vector<OptimizerGroupSection> groups;
 
   static void fields(auto& self, auto&& visit) {
-    visit("kind", self.kind,
-          "the update rule; the defaults below are adamw's (docs/optimizers.md)");
+    visit("kind", self.kind, "update rule; the defaults below are adamw's (docs/optimizers.md)");
     visit("learning_rate", self.learning_rate, "peak learning rate, which the schedule scales",
           between(kTiny, kHuge));
     visit("beta1", self.beta1, "decay of the first moment; sgd, adafactor: 0: no first moment",
@@ -77,8 +75,7 @@ struct OptimizerSection {
     visit("clip_norm", self.clip_norm, "largest norm of the whole gradient; 0: no clipping",
           zero_or_between(1e-30, 1e30));
     visit("ema", self.ema,
-          "decay of an exponential moving average of the weights, such as 0.999, which eval, "
-          "generate and export can use (--weights ema); 0: no average",
+          "decay of an exponential moving average of the weights, such as 0.999; 0: no average",
           between(0, kBelowOne));
     visit("moment_dtype", self.moment_dtype,
           "dtype of the moments; auto: bf16 with precision bf16_sr, else fp32; 8bit: codes of 8 "
@@ -106,8 +103,7 @@ struct OptimizerSection {
           "muon: spectral: 0.2 * sqrt(max(rows, columns)), for adamw's rates; shape: sqrt(max(1, "
           "rows / columns))");
     visit("qk_clip", self.qk_clip,
-          "muon: limit of attention scores: after a step with a larger one, the weights of the "
-          "queries and keys of its head are scaled down (MuonClip), such as 100; 0: no limit",
+          "muon: limit of attention scores, such as 100 (MuonClip); 0: none",
           zero_or_between(kTiny, kHuge));
     visit("freeze", self.freeze,
           "weights that are not trained, by name, * for any text, such as embed.*");

@@ -49,7 +49,7 @@ struct RowClip {
   double limit = 0;
   int64_t rows = 0, columns = 0;
   int count = 0;
-  Range ranges[kMostRanges];  // in ascending order
+  Range ranges[kMostRanges] = {};  // in ascending order
 };
 
 // Updates w and m of the ranges of one part; constants.beta1 is the momentum.

@@ -53,6 +53,14 @@ class LayoutDraw {
     }
   }
 
+  // Returns true if only GEMMs with trained weights compute queries and keys.
+  static bool can_clip(const compile::CompileRequest& r) {
+    const model::Family f = r.model.family;
+    return r.adapters.rank == 0 && r.frozen.empty() &&
+           (f == model::Family::kLlama || f == model::Family::kMistral ||
+            f == model::Family::kMixtral || f == model::Family::kDeepseekV3);
+  }
+
  private:
   compile::CompileRequest any() {
     compile::CompileRequest r;
@@ -142,6 +150,7 @@ class LayoutDraw {
     if (compile::head_copies(r.model, r.layout) > 1) return;
     r.optimizer.kind = OptimizerKind::kMuon;
     r.optimizer.bf16_newton_schulz = r.sequences == 2;
+    if (can_clip(r)) r.optimizer.qk_clip = 100;
   }
 
   // Stores moments in 8 bits in a quarter of the runs whose weights tensor-parallel ranks do not

@@ -241,6 +241,10 @@ class CudaMuon : public CudaKernels {
     const double given[] = {1e-2, 7, 0.25, 0, 400};
     for (int64_t i = 0; i < 5; ++i) numbers.set(i, given[i]);
     numbers.send(stream());
+    Both scores(DType::kF32, {2});  // of heads of 3,000 elements
+    scores.set(0, 7);
+    scores.set(1, 1.5);
+    scores.send(stream());
     // Starts that are not aligned, a gap, and more ranges than one launch takes.
     std::vector<kernels::UpdateRange> ranges = {{0, 1003, true, 11, kFirst + 5}};
     for (int64_t i = 0; i < 40; ++i)
@@ -260,6 +264,12 @@ class CudaMuon : public CudaKernels {
       a.constants = {.beta1 = 0.95, .weight_decay = 0.1, .rate_multiplier = 0.5};
       a.numbers = {n, n + 1, n + 2, n + 3};
       a.directions = side(y);
+      a.clip = {.scores = side(scores).as<float>(),
+                .limit = 2,
+                .rows = 30,
+                .columns = 100,
+                .count = 2,
+                .ranges = {{0, 11, 0.5}, {20, 29, 1}}};
       a.first = kFirst;
       a.direction_scale = 3;
       k.of<kernels::MuonArgs>().run(l, a);
@@ -412,6 +422,38 @@ TEST_F(CudaKernels, CachedAttention) {
                                     .scale = 0.25f});
   expect_close(out.fetch(stream()), out.here(), 1e-6, "out");
   EXPECT_EQ(cache.fetch(stream()), cache.here());
+}
+
+// With windows, documents, groups of queries, and keys of their own.
+TEST_F(CudaKernels, MaxScores) {
+  const int64_t tokens = 75, groups = 2, d = 24;
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const bool separate : {false, true}) {
+      Both qkv(type, {2, tokens, groups, separate ? 2 : 4, d}), kv(type, {2, tokens, groups, 2, d});
+      Both most(DType::kF32, {groups}), documents(DType::kI32, {2, tokens});
+      fill(qkv, 2.0), fill(kv, 2.0, 0.7), fill(most, 0.0);
+      for (int64_t i = 0; i < 2 * tokens; ++i)
+        documents.set(i, static_cast<double>(i % tokens / 40));
+      most.set(1, 1e3);  // more than any score
+      most.send(stream());
+      documents.send(stream());
+      using Args = kernels::MaxScoresArgs;
+      const auto args = [&](bool on_device) {
+        const auto side = [&](Both& v) { return on_device ? v.device() : v.host(); };
+        Args a{side(qkv), side(most), 0.25f};
+        if (separate) a.kv = side(kv);
+        a.scope.window = 30;
+        a.scope.documents = side(documents);
+        return a;
+      };
+      const auto& kernel = cpu().of<Args>();
+      std::vector<std::byte> here(static_cast<size_t>(kernel.workspace_bytes(args(false), 1)) + 64);
+      const auto at = reinterpret_cast<uintptr_t>(here.data());
+      kernel.run({.workspace = here.data() + (64 - at % 64) % 64}, args(false));
+      gpu().of<Args>().run({stream()}, args(true));
+      expect_close(most.fetch(stream()), most.here(), 1e-6, "most");
+    }
+  }
 }
 
 }  // namespace

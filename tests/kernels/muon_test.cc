@@ -86,6 +86,7 @@ struct Weight {
   UpdateScale scale = UpdateScale::kSpectral;
   bool nesterov = true;
   int threads = 1;
+  RowClip clip = {};
 
   void step(const Array& g, const StepNumbers& s) {
     std::vector<UpdateRange> ranges;
@@ -100,6 +101,7 @@ struct Weight {
     args.numbers = s.numbers();
     args.directions = x;
     args.direction_scale = update_scale(scale, shape.rows, shape.columns);
+    args.clip = clip;
     compute(args, threads);
   }
 };
@@ -215,6 +217,39 @@ TEST(Muon, ASkippedStepChangesNothing) {
   w.step(Array::random({60}, 1), s);
   EXPECT_EQ(doubles_of(w.w), before);
   EXPECT_EQ(doubles_of(w.m), moment);
+}
+
+// Heads of 4 rows: rows 0 and 1 by the root of the factor, row 3 by the whole factor. The second
+// head is within the limit.
+TEST(Muon, RowsOfQueriesAndKeysAreMultipliedByTheFactorOfTheirHead) {
+  const int64_t columns = 10, heads = 3, n = heads * 4 * columns;
+  const StepNumbers s = {.learning_rate = 0.02, .beta1 = 0.9, .weight_decay = 0.1};
+  const Array scores = array_of({8, 2, 3});
+  const RowClip clip = {.scores = scores.view().f32(),
+                        .limit = 2,
+                        .rows = 4,
+                        .columns = columns,
+                        .count = 2,
+                        .ranges = {{0, 2, 0.5}, {3, 4, 1}}};
+  const auto run = [&](const RowClip& c, const std::vector<int64_t>& cuts) {
+    Weight w = {{1, heads * 4, columns}, cuts, Array::random({n}, 1), Array({n})};
+    w.threads = 2;
+    w.clip = c;
+    w.step(Array::random({n}, 2), s);
+    return std::pair(doubles_of(w.w), doubles_of(w.m));
+  };
+  const auto [plain, plain_m] = run(RowClip(), {0, n});
+  const auto [clipped, m] = run(clip, {0, n});
+  EXPECT_EQ(m, plain_m);
+  const double factors[] = {2.0 / 8, 1, 2.0 / 3};
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t row = i / columns % 4;
+    const double factor = factors[i / (4 * columns)];
+    const double expected = row < 2 ? std::sqrt(factor) : (row == 3 ? factor : 1);
+    const double w = plain[static_cast<size_t>(i)];
+    EXPECT_NEAR(clipped[static_cast<size_t>(i)], expected * w, 1e-7 * std::abs(w) + 1e-9) << i;
+  }
+  EXPECT_EQ(clipped, run(clip, {0, 7, 25, 31, 88, 101, n}).first);
 }
 
 TEST(Muon, CutsAndThreadsDoNotChangeTheBits) {

@@ -63,7 +63,7 @@ void assign_optimizers(Graph& graph, const std::vector<OptimizerGroup>& groups,
 
 // Measures the largest attention scores of each step, and marks the rows of the weights of queries
 // and keys that Muon's update scales by them (Value::clips). Runs after assign_optimizers. Throws
-// Error for queries and keys that are not products of weights.
+// Error for queries and keys that other ops than GEMMs compute.
 void clip_scores(Graph& graph, const CompileRequest& request);
 
 // Sets dtypes: with bf16 and fp16, weights and activations are bf16 or f16; statistics, losses and

@@ -23,7 +23,7 @@ ShardingRule sharding(const Op& op, ValueSpan) {
   return r;
 }
 
-// The products of queries and keys are half of the work of attention.
+// Scores are half of the work of attention.
 Cost cost(const Op& op, ValueSpan values) {
   const MaxScores& a = op.as<MaxScores>();
   const Attention as = {.separate_kv = a.separate_kv, .window = a.window};

@@ -55,7 +55,7 @@ struct Muon {
   enum Out { kWeights };
   WeightUpdate update = {};  // beta1 is the momentum
   UpdateScale scale = UpdateScale::kSpectral;
-  double score_limit = 0;  // of an attention score; 0: none
+  double score_limit = 0;  // limit of attention scores; 0: none
   int64_t scores = 0;      // the number of operands with scores: one per attention of the weights
   static void fields(auto& self, auto&& visit) {
     WeightUpdate::rates(self.update, visit);

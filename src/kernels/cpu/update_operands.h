@@ -46,7 +46,7 @@ struct UpdateOperands {
   int64_t directions_from = 0;
   float direction_rate = 0;  // learning rate * scale
   bool nesterov = false;
-  float row_factor = 1;  // of the weights after the update (RowClip)
+  float row_factor = 1;  // multiplies the weights after the update (RowClip)
 };
 
 // Elements [begin, end) with the constants of their range. `element` is the index of the first one

@@ -41,7 +41,7 @@ __global__ void max_scores_kernel(const MaxScoresWork work) {
   best = warp_max(best);
   // The bits of floats from 0 on are ordered as integers.
   if (lane_index() == 0 && best > 0)
-    atomicMax(reinterpret_cast<int*>(work.most + kv), __float_as_int(best));
+    atomicMax(reinterpret_cast<unsigned*>(work.most + kv), __float_as_uint(best));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -77,6 +78,14 @@ inline uint32_t __float_as_uint(float x) {
   uint32_t y;
   std::memcpy(&y, &x, 4);
   return y;
+}
+
+inline uint32_t atomicMax(uint32_t* at, uint32_t x) {
+  const std::atomic_ref<uint32_t> shared(*at);
+  uint32_t old = shared.load();
+  while (old < x && !shared.compare_exchange_weak(old, x)) {
+  }
+  return old;
 }
 
 enum gpuError_t {
