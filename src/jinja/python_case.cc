@@ -4,7 +4,8 @@
 // base/code_points.h maps one letter to one letter, but the case folding of a letter that becomes
 // several has all of them: its upper case is the upper case of each. The only letter whose lower
 // case has several is U+0130, which has a folding too. In title case, an iota that is written below
-// its letter stays below it. For every code point of Unicode 14 this is what Python returns.
+// its letter stays below it. Python 3.11 (Unicode 14) returns the same for every code point except
+// five modifier letters, such as U+10FC, which have become lower-case letters since.
 #include <algorithm>
 #include <array>
 #include <span>
