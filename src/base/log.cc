@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 
 #include "base/append_file.h"
@@ -117,6 +118,19 @@ void print_to(std::FILE* file, std::string_view text) noexcept {
   if (!written) std::clearerr(file);
 }
 
+std::string lost_output_message(int error) {
+  return fmt::format("standard output cannot be written: {}", error == EBADF ? "it is closed"
+                                                              : error != 0   ? std::strerror(error)
+                                                                             : "a write failed");
+}
+
+void require_written_output() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  // A failed write may have been an earlier one, whose errno is not known.
+  if (!reader_is_gone(stdout)) throw Error("{}", lost_output_message(errno));
+}
+
 bool reader_is_gone(std::FILE* file) noexcept {
   pollfd out = {::fileno(file), POLLOUT, 0};
   return ::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
@@ -125,8 +139,9 @@ bool reader_is_gone(std::FILE* file) noexcept {
 void open_standard_files() noexcept {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
-    // open() returns the lowest free number, which is `fd`, since all lower ones are open.
-    if (::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) < 0) return;
+    // open() returns the lowest free number, which is `fd`, since all lower ones are open. Lost
+    // results are an error (require_written_output), lost messages are not.
+    if (::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -55,14 +56,23 @@ class Log {
 // ---- Lines for people on a terminal or a pipe.
 
 // Writes `text` and flushes `file`. Text that cannot be written is dropped, because the reader of
-// the pipe has ended or the disk is full. Clears the error state of `file`.
+// the pipe has ended or the disk is full. Clears the error state of `file`. For lines that are also
+// elsewhere, such as in the log of a run.
 void print_to(std::FILE* file, std::string_view text) noexcept;
+
+// Returns the message about standard output that cannot be written because of an errno (0:
+// unknown).
+std::string lost_output_message(int error);
+
+// Flushes standard output. Throws Error if any of its text could not be written, unless its reader
+// has gone, as that of `| head`.
+void require_written_output();
 
 // Returns whether `file` is a pipe or socket that no process reads any more.
 bool reader_is_gone(std::FILE* file) noexcept;
 
 // Opens /dev/null for each of the descriptors 0 to 2 that is closed. Otherwise another file would
-// get that number and receive the printed text.
+// get that number and receive the printed text. Writing to a standard output that was closed fails.
 void open_standard_files() noexcept;
 
 }  // namespace tessera

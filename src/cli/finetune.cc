@@ -135,6 +135,8 @@ int64_t set_batch(Tree& root, const config::RunConfig& config, int64_t rows) {
 // Sets the rows per step and the number of steps for `rows` rows per epoch.
 void set_steps(Tree& root, const FineTuning& f, const config::RunConfig& config, int64_t rows) {
   const auto global = static_cast<double>(set_batch(root, config, rows));
+  if (is_on_command_line(config, "schedule.tokens"))
+    throw UsageError("finetune: schedule.tokens is not supported. Use --epochs or schedule.steps.");
   int64_t steps = config.schedule.steps;
   if (!is_on_command_line(config, "schedule.steps")) {
     steps = std::max<int64_t>(std::llround(f.epochs * static_cast<double>(rows) / global), 1);

@@ -2,12 +2,11 @@
 // error, 2 usage error, 3 numeric failure (NumericError).
 #include <omp.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "base/log.h"
 #include "base/utf8.h"
@@ -27,9 +26,7 @@ int run(tessera::cli::Args args) {
   const bool asks_version = !args.empty() && (args[0] == "--version" || args[0] == "version");
   const int code =
       asks_version ? version() : tessera::cli::run_verb("", tessera::cli::verbs(), args);
-  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  if (!written && !tessera::reader_is_gone(stdout))
-    throw tessera::Error("standard output cannot be written: {}", std::strerror(errno));
+  tessera::require_written_output();
   return code;
 }
 
@@ -70,6 +67,11 @@ int main(int argc, char** argv) {
     tell("out of memory. `tessera doctor` prints the memory limit of this process.");
   } catch (const std::filesystem::filesystem_error& e) {
     tell(fmt::format("{}: {}", e.path1().string(), e.code().message()));
+  } catch (const std::system_error& e) {  // fmt::print throws it
+    if (std::ferror(stdout) == 0)
+      tell(e.what());
+    else if (!tessera::reader_is_gone(stdout))
+      tell(tessera::lost_output_message(e.code().value()));
   } catch (const std::exception& e) {
     tell(e.what());
   }

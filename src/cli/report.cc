@@ -97,6 +97,8 @@ int verb_report(Args args) {
     runs.push_back(report::read_run(directory));
     for (const std::string& note : runs.back().left_out)
       fmt::print(stderr, "tessera: warning: {}\n", printable(note));
+    if (const std::string warning = report::order_warning(runs.back()); !warning.empty())
+      fmt::print(stderr, "tessera: warning: {}\n", printable(warning));
   }
   options.planned = cluster.empty() ? planned_on_own_cluster(runs.front(), directories.front())
                                     : std::optional(planned_step(directories.front(), cluster));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/count.h"
+#include "base/log.h"
 #include "base/utf8.h"
 
 namespace tessera::cli {
@@ -24,6 +25,12 @@ template <class... A>
 void show(fmt::format_string<A...> format, A&&... a) {
   const std::string text = printable(fmt::format(format, std::forward<A>(a)...));
   std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+// Writes text that is shown at once. Throws Error if it cannot be written.
+inline void show_now(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  require_written_output();
 }
 
 }  // namespace tessera::cli

@@ -85,7 +85,7 @@ bool read_arguments(Args args, SweepArguments& s) {
 // Keys that the trials set themselves, or that the rungs are counted in.
 void check_parameter(const sweep::Parameter& p) {
   for (const char* taken : {"run.directory", "run.name", "run.stop_after_steps", "run.threads",
-                            "schedule.steps", "checkpoint."})
+                            "schedule.steps", "schedule.tokens", "checkpoint."})
     if (p.key.starts_with(taken))
       throw UsageError(
           "sweep {}: this key cannot be varied: a sweep sets it itself, or all trials must agree "

@@ -5,14 +5,15 @@
 // both runs are correct, they differ only in the order of summation, so they agree within a
 // tolerance that grows with depth. The first value in the order of computation that differs
 // identifies the error.
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <cstdlib>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/count.h"
 #include "base/tree.h"
@@ -22,9 +23,11 @@
 #include "cli/verbs.h"
 #include "compile/request.h"
 #include "compile/schedule/schedule_passes.h"
+#include "launch/child.h"
 #include "launch/command.h"
 #include "train/compare_values.h"
 #include "train/run_programs.h"
+#include "train/signals.h"
 #include "train/trained_part.h"
 
 namespace tessera::cli {
@@ -59,16 +62,24 @@ std::vector<std::string> program() {
   return {std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
 }
 
-// Runs the command with its output in `log`. Throws Error with the end of that output if it fails.
-void run(const std::vector<std::string>& command, const Path& log) {
-  const std::string line = launch::quote_words(command) + " >" +
-                           launch::quote_words({log.string()}) + " 2>&1 </dev/null";
-  const int status = std::system(line.c_str());
-  if (status == 0) return;
+// Runs the command with its output in `log`. Returns false if a signal asked this process to stop:
+// then the command was asked to end, and has ended. Throws Error with the end of that output if the
+// command fails.
+bool run(const std::vector<std::string>& command, const Path& log, const train::StopSignals& stop) {
+  const std::string line =
+      "exec " + launch::quote_words(command) + " >" + launch::quote_words({log.string()}) + " 2>&1";
+  launch::Child child({"/bin/sh", "-c", line}, {});
+  bool asked = false;
+  std::optional<int> code;
+  for (; !(code = child.ended()); std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+    if (stop.requested() && !asked) child.signal_all(SIGTERM);
+    asked = stop.requested();
+  }
+  if (stop.requested()) return false;
+  if (*code == 0) return true;
   const std::string said = read_file(log);
-  throw Error("verify: {} ended with status {}. End of its output ({}):\n{}", command[0],
-              WIFEXITED(status) ? WEXITSTATUS(status) : status, log.string(),
-              said.substr(said.size() > 1500 ? said.size() - 1500 : 0));
+  throw Error("verify: {} ended with status {}. End of its output ({}):\n{}", command[0], *code,
+              log.string(), said.substr(said.size() > 1500 ? said.size() - 1500 : 0));
 }
 
 double number(const Tree& t, const char* key) {
@@ -124,7 +135,8 @@ class Verification {
         config_(resolved(open_run(run_, overrides_))),
         bound_(bound_of(config::compile_request(config_, compile::ProgramKind::kTrain))) {}
 
-  // Returns 0 if all differences are within the tolerance, and 1 otherwise.
+  // Returns 0 if all differences are within the tolerance, 1 if not, and 128 + the number of the
+  // signal that interrupted the runs.
   int go() {
     require_layout(config_, "verify");
     const int64_t ranks = compile::mesh_of(config_.layout).ranks();
@@ -132,8 +144,11 @@ class Verification {
                ranks, ranks == 1 ? "" : "s", steps_, bound_.losses,
                name_of_entry(config_.precision), config_.model.all_layers());
     folder_ = checkpoint::make_part_folder(Path(config_.run.directory) / "verify");
-    train("one", 1, alone());
-    train("many", static_cast<int>(ranks), {});
+    if (const int signal = train_both(ranks); signal != 0) {
+      std::filesystem::remove_all(folder_);
+      fmt::print("interrupted by signal {}: the layouts were not compared\n", signal);
+      return 128 + signal;
+    }
     const bool curves = compare_curves();
     const bool values = compare_values();
     if (curves && values) {
@@ -217,7 +232,17 @@ class Verification {
     };
   }
 
-  void train(const std::string& name, int ranks, const std::vector<std::string>& layout) const {
+  // Returns 0, or the signal that interrupted the runs.
+  int train_both(int64_t ranks) const {
+    const train::StopSignals stop;  // a second signal ends this process at once
+    const bool done =
+        train("one", 1, alone(), stop) && train("many", static_cast<int>(ranks), {}, stop);
+    return done ? 0 : stop.signal();
+  }
+
+  // Returns false if a signal interrupted the run.
+  bool train(const std::string& name, int ranks, const std::vector<std::string>& layout,
+             const train::StopSignals& stop) const {
     const Path into = folder_ / name;
     launch::StartOptions start;
     start.ranks = ranks;
@@ -242,7 +267,8 @@ class Verification {
           std::string("metrics.validate_every_steps=0"),
           std::string("metrics.validate_sequences=1"), std::string("metrics.tensorboard=false")})
       start.program.push_back(key);
-    run(ranks == 1 ? start.program : launch::start_command(start), folder_ / (name + ".log"));
+    return run(ranks == 1 ? start.program : launch::start_command(start), folder_ / (name + ".log"),
+               stop);
   }
 
   bool compare_curves() const {

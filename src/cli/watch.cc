@@ -67,27 +67,36 @@ class Watch {
 
   void show(const report::RunData& run) {
     const int64_t step = run.steps.step.empty() ? 0 : run.steps.step.back();
+    warn(report::order_warning(run));
     if (terminal_) {
       redraw(report::screen(run, state_of(run.directory), report::rank_lines(run.directory),
                             terminal_size()));
     } else if (step == 0 && shown_step_ < 0) {
-      print_to(stdout, fmt::format("no steps yet ({})\n", state_of(run.directory)));
+      show_now(fmt::format("no steps yet ({})\n", state_of(run.directory)));
     } else if (step != shown_step_ && step > 0) {
-      print_to(stdout, train::format_progress(progress_of(run), 0) + "\n");
+      show_now(train::format_progress(progress_of(run), 0) + "\n");
     }
     shown_step_ = step;
   }
 
  private:
+  // Prints the first warning, above the next picture.
+  void warn(const std::string& warning) {
+    if (warned_ || warning.empty()) return;
+    warned_ = true;
+    print_to(stderr, fmt::format("tessera: warning: {}\n", printable(warning)));
+    shown_lines_ = 0;
+  }
+
   // Moves the cursor up over the lines that are shown, and erases them.
   void redraw(const std::vector<std::string>& lines) {
     std::string text = shown_lines_ > 0 ? fmt::format("\x1b[{}A\r\x1b[J", shown_lines_) : "";
     for (const std::string& line : lines) text += line + "\n";
-    print_to(stdout, text);
+    show_now(text);
     shown_lines_ = std::ssize(lines);
   }
 
-  bool terminal_;
+  bool terminal_, warned_ = false;
   int64_t shown_lines_ = 0, shown_step_ = -1;  // -1: nothing was shown
 };
 

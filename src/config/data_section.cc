@@ -6,8 +6,11 @@
 // resolved run file reads back as the same configuration.
 #include "config/data_section.h"
 
+#include <algorithm>
 #include <charconv>
 
+#include "base/tree.h"
+#include "base/utf8.h"
 #include "config/run_config.h"
 #include "data/span_corruption.h"
 #include "model/family.h"
@@ -83,6 +86,38 @@ void check_weights(const char* path, const std::vector<DataSource>& sources, Key
   for (const DataSource& s : sources)
     if (!kWeights.contains(s.weight))
       errors.add(path, "has {} with weight {}, expected {}", s.prefix, s.weight, text_of(kWeights));
+}
+
+constexpr size_t kLongestName = 100;  // characters
+
+// Returns the beginning of a name in quotes, with escapes.
+std::string shown_name(std::string_view name) {
+  std::string start;
+  for (size_t i = 0, characters = 0; i < name.size() && characters < 40; ++characters) {
+    const size_t bytes = std::max<size_t>(utf8_length(name, i), 1);
+    start += name.substr(i, bytes);
+    i += bytes;
+  }
+  return to_json(Tree(start + (start.size() < name.size() ? "…" : "")));
+}
+
+// A name is part of lines of the log and of tables.
+void check_names(const std::vector<ValidationSource>& sources, KeyErrors& errors) {
+  for (const ValidationSource& s : sources) {
+    const size_t characters = count_characters(s.name);
+    const bool fits_line =
+        s.name.find_first_of("\n\t") == s.name.npos && printable(s.name) == s.name;
+    if (!fits_line)
+      errors.add("data.validation",
+                 "has the name {}, expected one line of text without control characters. Give "
+                 "another as {{name: …, prefix: …}}.",
+                 shown_name(s.name));
+    else if (characters > kLongestName)
+      errors.add("data.validation",
+                 "has the name {}, which has {} characters, expected at most {}. Give another as "
+                 "{{name: …, prefix: …}}.",
+                 shown_name(s.name), characters, kLongestName);
+  }
 }
 
 void check_stages(const DataSection& d, KeyErrors& errors) {
@@ -289,6 +324,7 @@ void check(const DataSection& d, DataUse use, const RunConfig& run, KeyErrors& e
     errors.add("data.train",
                "is not given. Build a dataset with `tessera data build` and name it.");
   check_weights("data.train", d.train, errors);
+  check_names(d.validation, errors);
   check_stages(d, errors);
   check_instructions(d, errors);
   check_objective(d, run.model, errors);

@@ -17,9 +17,11 @@ constexpr std::string_view kHf = "Hugging Face Trainer", kHfModel = "Hugging Fac
 constexpr std::string_view kAccumulation =
     "set `batch.global`: gradient accumulation steps = `batch.global` / (`batch.micro` x data-"
     "parallel ranks)";
-constexpr std::string_view kEpochs = "use `schedule.steps` = epochs x samples / `batch.global`";
+constexpr std::string_view kEpochs =
+    "use `schedule.steps` = epochs x samples / `batch.global`, or `schedule.tokens` = epochs x "
+    "tokens";
 constexpr std::string_view kRatio = "use `schedule.warmup_steps` = ratio x `schedule.steps`";
-constexpr std::string_view kSamples = "use `schedule.steps` = samples / `batch.global`";
+constexpr std::string_view kSamples = "use `schedule.tokens` = samples x `data.sequence_length`";
 constexpr std::string_view kMinLr = "use `schedule.min_lr_ratio` = minimum / peak learning rate";
 constexpr std::string_view kPerDevice =
     "use `metrics.validate_sequences`; validation uses micro-batches of `batch.micro` sequences";
@@ -47,9 +49,12 @@ constexpr ForeignKey kKeys[] = {
     {"num_train_epochs", kHf, "schedule.steps", kEpochs},
     {"num_epochs", kAxolotl, "schedule.steps", kEpochs},
     {"epochs", kShort, "schedule.steps", kEpochs},
-    {"train_samples", kMegatron, "schedule.steps", kSamples},
+    {"train_samples", kMegatron, "schedule.tokens", kSamples},
+    {"train_tokens", "Megatron-DeepSpeed", "schedule.tokens"},
+    {"train.max_tokens", "LitGPT", "schedule.tokens"},
+    {"max_duration", "OLMo", "schedule.tokens", "use `schedule.tokens` or `schedule.steps`"},
     {"exit_interval", kMegatron, "run.stop_after_steps"},
-    {"exit_duration_in_mins", kMegatron, "", kSignals},
+    {"exit_duration_in_mins", kMegatron, "run.time_limit", "use `run.time_limit`, such as 690m"},
     {"exit_signal_handler", kMegatron, "", kSignals},
     {"train_batch_size", kDeepSpeed, "batch.global"},
     {"global_batch_size", "Megatron-LM, torchtitan", "batch.global"},

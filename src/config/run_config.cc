@@ -7,6 +7,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "compile/compile.h"
 #include "config/foreign_keys.h"
 #include "config/run_request.h"
@@ -37,11 +39,45 @@ void start_from_preset(RunConfig& config) {
                                           name_of_entry(near.family), fmt::join(family, ", ")));
 }
 
+bool is_on_command_line(const RunConfig& c, std::string_view key) {
+  const auto at = c.places.find(key);
+  return at != c.places.end() && at->second.starts_with("command line");
+}
+
+// Returns true if the sizes that tokens are counted with are valid, as errors_of() checks them.
+bool are_countable(const data::BatchShape& s) {
+  const auto is_valid = [](int64_t size) { return size >= 1; };
+  return is_valid(s.global) && is_valid(s.sequence_length) && s.ramp_steps >= 0 &&
+         std::all_of(s.ramp.begin(), s.ramp.end(), is_valid);
+}
+
+// Sets schedule.steps from schedule.tokens. On the command line, one key replaces the other.
+void set_steps(RunConfig& c) {
+  constexpr const char *kStepsKey = "schedule.steps", *kTokensKey = "schedule.tokens";
+  ScheduleSection& s = c.schedule;
+  const data::BatchShape shape = batch_shape(c, 0);
+  if (s.tokens <= 0 || !are_countable(shape)) return;
+  const bool steps_typed = is_on_command_line(c, kStepsKey),
+             tokens_typed = is_on_command_line(c, kTokensKey);
+  if (steps_typed && !tokens_typed) {
+    s.tokens = 0;
+    return;
+  }
+  const int64_t steps = shape.steps_for_tokens(s.tokens);
+  if (steps != s.steps && c.places.contains(kStepsKey) && steps_typed == tokens_typed)
+    throw Error(
+        "{}: schedule.tokens = {} takes {} steps, but schedule.steps = {} is given too. Remove one "
+        "of them; on the command line, one replaces the other.",
+        c.places[kTokensKey], s.tokens, steps, s.steps);
+  s.steps = steps;
+}
+
 void fill_in(RunConfig& c, const Path& file) {
   if (c.run.name.empty()) c.run.name = file.stem().string();
   if (c.run.directory.empty()) c.run.directory = "runs/" + c.run.name;
   if (c.data.sequence_length == 0) c.data.sequence_length = c.model.context;
   model::derive_sizes(c.model);
+  set_steps(c);
 }
 
 }  // namespace
@@ -108,6 +144,19 @@ void check_sizes(const model::ModelConfig& m, KeyErrors& errors) {
   errors.add_error_of([&] { model::check_model(m); });
 }
 
+// The tokens of a row are known before the data is read only if a row is one sequence.
+void check_tokens_of_schedule(const RunConfig& config, KeyErrors& errors) {
+  if (config.schedule.tokens == 0) return;
+  if (config.model.encoder_layers > 0)
+    errors.add("schedule.tokens",
+               "is not supported by family {}, which has an encoder. Use schedule.steps.",
+               name_of_entry(config.model.family));
+  if (config.objective.has_pairs())
+    errors.add("schedule.tokens",
+               "is not supported by objective.kind = {}, which counts pairs. Use schedule.steps.",
+               name_of_entry(config.objective.kind));
+}
+
 }  // namespace
 
 KeyErrors errors_of(const RunConfig& config, DataUse use) {
@@ -132,6 +181,7 @@ KeyErrors errors_of(const RunConfig& config, DataUse use) {
         "Face folder, and checkpoint.load=weights");
   check(config.loss_scale, errors);
   check(config.schedule, errors);
+  check_tokens_of_schedule(config, errors);
   check(config.checkpoint, config.schedule.steps, errors);
   check(config.evaluation, errors);
   check(config.metrics, errors);

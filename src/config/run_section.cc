@@ -1,11 +1,14 @@
 #include "config/run_section.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/tree.h"
 
 namespace tessera::config {
 namespace {
+
+constexpr double kLongestTime_s = 1000 * 86400.0;
 
 bool is_name(const std::string& s) {
   return !s.empty() && s != "." && s != ".." &&
@@ -15,7 +18,31 @@ bool is_name(const std::string& s) {
 
 }  // namespace
 
+std::optional<double> seconds_of(std::string_view time) {
+  constexpr std::string_view kUnits = "dhms";
+  constexpr double kSeconds[] = {86400, 3600, 60, 1};
+  double sum = 0;
+  for (size_t next = 0; !time.empty();) {
+    double number = 0;
+    const auto [end, status] =
+        std::from_chars(time.data(), time.data() + time.size(), number, std::chars_format::fixed);
+    const auto digits = static_cast<size_t>(end - time.data());
+    if (status != std::errc() || !(number >= 0) || digits == time.size()) return std::nullopt;
+    const size_t unit = kUnits.find(time[digits], next);
+    if (unit == kUnits.npos) return std::nullopt;
+    sum += number * kSeconds[unit];
+    next = unit + 1;
+    time.remove_prefix(digits + 1);
+  }
+  return sum > 0 && sum <= kLongestTime_s ? std::optional(sum) : std::nullopt;
+}
+
 void check(const RunSection& run, KeyErrors& errors) {
+  if (!run.time_limit.empty() && !seconds_of(run.time_limit))
+    errors.add("run.time_limit",
+               "= {}, expected a time of 1000 days at most with the units d, h, m and s, such as "
+               "11h30m, 90m or 2d",
+               to_json(Tree(run.time_limit)));
   if (!is_name(run.name))
     errors.add("run.name",
                "= {}, expected a name without '/' and control characters, other than '.' and '..': "

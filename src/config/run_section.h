@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/key_errors.h"
@@ -26,6 +28,7 @@ struct RunSection {
   bool tf32 = false;
   int64_t threads = 0;
   int64_t stop_after_steps = 0;
+  std::string time_limit;
   std::string dump_gradients, dump_values;
 
   static void fields(auto& self, auto&& visit) {
@@ -47,12 +50,19 @@ struct RunSection {
     visit("stop_after_steps", self.stop_after_steps,
           "write a checkpoint and exit after this many steps of the run; 0: train to the end",
           at_least(0));
+    visit("time_limit", self.time_limit,
+          "write a checkpoint and exit this time after the start, or earlier by the time of a step "
+          "and of a save, such as 11h30m, 90m or 2d; empty: no limit");
     visit("dump_gradients", self.dump_gradients,
           "debug: a safetensors file for the gradients of the first step");
     visit("dump_values", self.dump_values,
           "debug: a folder for digests of all values of all steps, as verify compares them");
   }
 };
+
+// Returns the seconds of a time such as "11h30m" or "2d": numbers with the units d, h, m and s,
+// each at most once and in this order. Returns nothing for another text and for a time of 0.
+std::optional<double> seconds_of(std::string_view time);
 
 enum class Load : uint8_t { kWeights, kAll };
 enum class Resume : uint8_t { kAuto, kNever, kRequired };

@@ -37,7 +37,7 @@ constexpr const char* enum_names(MinLrMode) { return "interpolate|clamp"; }
 
 struct ScheduleSection {
   ScheduleKind kind = ScheduleKind::kCosine;
-  int64_t steps = 1000, warmup_steps = 0;
+  int64_t steps = 1000, tokens = 0, warmup_steps = 0;
   WarmUp warmup = WarmUp::kLinear;
   double min_lr_ratio = 0;
   MinLrMode min_lr_mode = MinLrMode::kInterpolate;
@@ -48,6 +48,10 @@ struct ScheduleSection {
   static void fields(auto& self, auto&& visit) {
     visit("kind", self.kind, "decay of the learning rate after the warm-up");
     visit("steps", self.steps, "length of the run; 0: load, save and end", kSteps);
+    visit("tokens", self.tokens,
+          "length of the run in tokens, padding included, such as 2e9: instead of steps, which "
+          "follow from batch and data.sequence_length; 0: steps",
+          kSteps);
     visit("warmup_steps", self.warmup_steps, "warm-up steps, before the decay", kSteps);
     visit("warmup", self.warmup, "linear: from zero to the peak; constant: at the peak, as T5's");
     visit("min_lr_ratio", self.min_lr_ratio, "minimum learning rate divided by the peak",

@@ -173,6 +173,11 @@ int64_t BatchPeriod::step_of(int64_t one) const {
   return sizes().step_of(one - sample + sizes().before(step));
 }
 
+int64_t BatchPeriod::step_after_tokens(int64_t total) const {
+  const int64_t samples = (total - tokens - 1) / row_tokens + 1;  // rounded up
+  return step_of(sample + samples - 1) + 1;
+}
+
 namespace {
 
 // Returns the last period whose `member` is at most `value`. Periods are ordered by step and by
@@ -206,6 +211,10 @@ int64_t BatchShape::samples_before(int64_t step) const {
 int64_t BatchShape::tokens_before(int64_t step) const {
   if (step < first_step) return period_of(past, &BatchPeriod::step, step).tokens_before(step);
   return period().tokens_before(step);
+}
+
+int64_t BatchShape::steps_for_tokens(int64_t total) const {
+  return total <= first_tokens ? first_step : period().step_after_tokens(total);
 }
 
 int64_t BatchShape::step_of(int64_t sample) const {

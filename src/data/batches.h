@@ -69,6 +69,8 @@ struct BatchPeriod {
   int64_t samples_before(int64_t step) const;
   int64_t tokens_before(int64_t step) const;
   int64_t step_of(int64_t sample) const;
+  // Returns the first step at whose beginning `total` > `tokens` tokens are consumed.
+  int64_t step_after_tokens(int64_t total) const;
 };
 
 // Maps steps and data-parallel ranks to samples. Each step reads the samples that follow those of
@@ -94,6 +96,9 @@ struct BatchShape {
   int64_t samples_before(int64_t step) const;
   int64_t tokens_before(int64_t step) const;
   int64_t step_of(int64_t sample) const;
+  // Returns the number of steps after which the run has consumed `total` > 0 tokens or more, as
+  // tokens_before() counts; first_step if it has consumed them before that step.
+  int64_t steps_for_tokens(int64_t total) const;
   int64_t microbatches(int64_t step) const { return global_at(step) / (micro * ranks); }
   int64_t sample_of(int64_t step, int64_t microbatch) const {
     return samples_before(step) + (microbatch * ranks + rank) * micro;

@@ -1,30 +1,24 @@
 // Decomposition, ordering and composition (NFC, NFD, NFKC, NFKD, Unicode Standard Annex 15), in
-// time O(n log n), and lower case. utf8proc provides the character data and the composition; this
-// file orders the marks.
-#include <utf8proc.h>
-
+// time O(n log n), and lower case. base/code_points.h provides the character data and the
+// composition; this file orders the marks.
 #include <algorithm>
-#include <array>
 
-#include "base/error.h"
+#include "base/code_points.h"
 #include "data/unicode.h"
 
 namespace tessera::data {
 namespace {
 
-utf8proc_option_t options_of(NormalizationForm form) {
+Normalization options_of(NormalizationForm form) {
   using Form = NormalizationForm;
-  const bool composes = form == Form::kNfc || form == Form::kNfkc;
-  const bool compatible = form == Form::kNfkc || form == Form::kNfkd;
-  return static_cast<utf8proc_option_t>(UTF8PROC_STABLE |
-                                        (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-                                        (compatible ? UTF8PROC_COMPAT : 0));
+  return {.composes = form == Form::kNfc || form == Form::kNfkc,
+          .compatible = form == Form::kNfkc || form == Form::kNfkd};
 }
 
 // Upper case letters that utf8proc may not have yet, up to Unicode 17: a range and the distance to
 // lower case.
 struct CaseRange {
-  utf8proc_int32_t first, last, distance;
+  CodePoint first, last, distance;
 };
 constexpr CaseRange kLaterCases[] = {
     {0x1C89, 0x1C89, 1},      {0xA7CB, 0xA7CB, 0x264 - 0xA7CB},
@@ -34,31 +28,11 @@ constexpr CaseRange kLaterCases[] = {
     {0x10D50, 0x10D65, 0x20}, {0x16EA0, 0x16EB8, 0x1B},
 };
 
-void append_code(utf8proc_int32_t code, std::string& out) {
-  utf8proc_uint8_t buffer[4];
-  const auto length = utf8proc_encode_char(code, buffer);
-  out.append(reinterpret_cast<const char*>(buffer), length);
-}
-
-int combining_class(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
-
-// Appends the decomposition of one character. Marks are not ordered yet.
-void append_decomposed(utf8proc_int32_t code, utf8proc_option_t options,
-                       std::vector<utf8proc_int32_t>& codes) {
-  // No decomposition has more than 18 characters.
-  std::array<utf8proc_int32_t, 18> parts;
-  int boundary = 0;
-  const utf8proc_ssize_t n =
-      utf8proc_decompose_char(code, parts.data(), parts.size(), options, &boundary);
-  CHECK(n >= 0 && n <= std::ssize(parts), "utf8proc: {}", n);
-  codes.insert(codes.end(), parts.begin(), parts.begin() + n);
-}
-
 // Sorts each run of combining marks by combining class; marks of equal class keep their order, as
 // the standard requires. (utf8proc_decompose exchanges neighbors, which needs quadratic time for
 // long runs, as in hostile text.)
-void order_marks(std::vector<utf8proc_int32_t>& codes) {
-  const auto is_mark = [](utf8proc_int32_t code) { return combining_class(code) != 0; };
+void order_marks(std::vector<CodePoint>& codes) {
+  const auto is_mark = [](CodePoint code) { return combining_class(code) != 0; };
   const auto before = [](auto a, auto b) { return combining_class(a) < combining_class(b); };
   for (auto at = codes.begin(); at != codes.end();) {
     const auto begin = std::find_if(at, codes.end(), is_mark);
@@ -69,20 +43,18 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
 }
 
 // Appends the form of `text`, which is valid UTF-8 without kUnknownToNfc characters.
-void append_known(std::string_view text, utf8proc_option_t options,
-                  std::vector<utf8proc_int32_t>& codes, std::string& out) {
+void append_known(std::string_view text, Normalization options, std::vector<CodePoint>& codes,
+                  std::string& out) {
   codes.clear();
   for (size_t i = 0; i < text.size();) {
     const Utf8 u = decode_utf8(text.substr(i));
-    append_decomposed(static_cast<utf8proc_int32_t>(u.code), options, codes);
+    append_decomposed(static_cast<CodePoint>(u.code), options, codes);
     i += u.bytes;
   }
   // Composition expects the marks in canonical order.
   order_marks(codes);
-  auto n = std::ssize(codes);
-  if (options & UTF8PROC_COMPOSE) n = utf8proc_normalize_utf32(codes.data(), n, options);
-  CHECK(n >= 0, "utf8proc_normalize_utf32: {}", n);
-  for (utf8proc_ssize_t i = 0; i < n; ++i) append_code(codes[i], out);
+  if (options.composes) compose(codes, options);
+  for (const CodePoint code : codes) append_utf8(code, out);
 }
 
 }  // namespace
@@ -105,8 +77,8 @@ bool may_change_under_nfc(std::string_view text, const UnicodeTable& table) {
 
 void append_normalized(std::string_view text, NormalizationForm form, const UnicodeTable& table,
                        std::string& out) {
-  const utf8proc_option_t options = options_of(form);
-  std::vector<utf8proc_int32_t> codes;
+  const Normalization options = options_of(form);
+  std::vector<CodePoint> codes;
   size_t from = 0, i = 0;
   while (i < text.size()) {
     const Utf8 u = decode_utf8(text.substr(i));
@@ -134,10 +106,10 @@ void append_lowercase(std::string_view character, std::string& out) {
     out += "i\u0307";
     return;
   }
-  const auto code = static_cast<utf8proc_int32_t>(u.code);
+  const auto code = static_cast<CodePoint>(u.code);
   for (const CaseRange& range : kLaterCases)
-    if (code >= range.first && code <= range.last) return append_code(code + range.distance, out);
-  append_code(utf8proc_tolower(code), out);
+    if (code >= range.first && code <= range.last) return append_utf8(code + range.distance, out);
+  append_utf8(to_lower(code), out);
 }
 
 }  // namespace tessera::data

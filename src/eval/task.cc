@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/tree.h"
@@ -251,9 +252,11 @@ void keep_subset(std::vector<Example>& examples, const std::string& subset, cons
 
 std::vector<Task> read_tasks(const TaskChoice& choice) {
   std::vector<Task> tasks;
+  std::set<std::tuple<std::string, std::string, std::string>> known;
   for (const std::string& file : choice.files) {
-    Task& t = tasks.emplace_back();
     const FoundTask found = find_task(file);
+    if (!known.emplace(found.source, found.text, found.subset).second) continue;
+    Task& t = tasks.emplace_back();
     t.name = found.name;
     t.spec = parse_task(found);
     if (choice.shots >= 0) t.spec.shots = choice.shots;

@@ -114,7 +114,8 @@ struct TaskChoice {
   int64_t examples = 0;            // number of examples, the first ones of each file; 0: all
 };
 
-// Reads all task files and their examples. Throws Error as read_task and read_examples do.
+// Reads all task files and their examples. A task that is named twice, such as by its name and by
+// an alias, is read once. Throws Error as read_task and read_examples do.
 std::vector<Task> read_tasks(const TaskChoice& choice);
 
 // A regular expression that finds the answer in a generated text (RE2's syntax: no lookahead and no

@@ -287,7 +287,18 @@ Value Interpreter::evaluate(const Expression& e) {
 
 std::vector<Value> Interpreter::evaluate_all(const Expression& e, size_t from) {
   std::vector<Value> values;
-  for (size_t i = from; i < e.operands.size(); ++i) values.push_back(evaluate(*e.operands[i]));
+  for (size_t i = from; i < e.operands.size(); ++i) {
+    const Expression& operand = *e.operands[i];
+    if (operand.kind != ExpressionKind::kUnpack) {
+      values.push_back(evaluate(operand));
+      continue;
+    }
+    const Value list = evaluate(*operand.operands[0]);
+    at_ = operand.at;
+    const auto items = iterated(list);
+    budget_.step(std::ssize(items->items));
+    values.insert(values.end(), items->items.begin(), items->items.end());
+  }
   return values;
 }
 
@@ -345,7 +356,19 @@ Value Interpreter::evaluate_concat(const Expression& e) {
 Arguments Interpreter::arguments_of(const Expression& e) {
   Arguments arguments;
   arguments.positional = evaluate_all(e, 1);
-  for (const auto& [name, value] : e.keywords) arguments.named.emplace_back(name, evaluate(*value));
+  for (const auto& [name, value] : e.keywords) {
+    const Value v = evaluate(*value);
+    if (!name.empty()) {
+      arguments.named.emplace_back(name, v);
+      continue;
+    }
+    at_ = value->at;
+    const DictValue* const members = v.members();
+    if (members == nullptr)
+      throw Fault{fmt::format("the argument with '**' is {}, expected a dictionary", kind_of(v))};
+    budget_.step(std::ssize(members->entries));
+    arguments.named.insert(arguments.named.end(), members->entries.begin(), members->entries.end());
+  }
   return arguments;
 }
 

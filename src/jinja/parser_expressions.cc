@@ -37,6 +37,11 @@ void append(Expression& e, ExpressionPointer operand) {
   e.operands.push_back(std::move(operand));
 }
 
+void add_keyword(Expression& e, std::string name, ExpressionPointer value) {
+  e.depth = std::max(e.depth, 1 + value->depth);
+  e.keywords.emplace_back(std::move(name), std::move(value));
+}
+
 ExpressionPointer constant(Value v, const Location& at) {
   ExpressionPointer e = make(ExpressionKind::kConstant, at);
   e->constant = std::move(v);
@@ -408,15 +413,25 @@ ExpressionPointer ExpressionParser::parse_call(ExpressionPointer e) {
   return call;
 }
 
-// Parses arguments up to the closing parenthesis; the opening one has been consumed.
+// Parses arguments up to the closing parenthesis; the opening one has been consumed. As in Jinja,
+// `*list` comes after the arguments by position, `**dictionary` is last, and each occurs once.
 void ExpressionParser::parse_arguments(Expression& e) {
+  bool has_list = false, has_dictionary = false;
   while (!t_.take_operator(")")) {
-    if (t_.peek().kind == TokenKind::kName && t_.sees(TokenKind::kOperator, "=", 1)) {
+    const Location at = t_.peek().at;
+    if (has_dictionary) t_.fail_unexpected("')' after the argument with '**'");
+    has_dictionary = t_.take_operator("**");
+    if (has_dictionary) {
+      add_keyword(e, "", parse_expression());
+    } else if (t_.peek().kind == TokenKind::kName && t_.sees(TokenKind::kOperator, "=", 1)) {
       std::string name = t_.take().text;
       t_.take();
-      ExpressionPointer value = parse_expression();
-      e.depth = std::max(e.depth, 1 + value->depth);
-      e.keywords.emplace_back(std::move(name), std::move(value));
+      add_keyword(e, std::move(name), parse_expression());
+    } else if (has_list) {
+      t_.fail_unexpected("an argument with a name after the one with '*'");
+    } else if (t_.take_operator("*")) {
+      has_list = true;
+      append(e, with(ExpressionKind::kUnpack, at, parse_expression()));
     } else if (!e.keywords.empty()) {
       t_.fail_unexpected("an argument with a name");
     } else {

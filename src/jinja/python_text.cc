@@ -154,22 +154,6 @@ std::string to_text(const Value& v) {
   throw Fault{fmt::format("{} cannot be printed", kind_of(v))};
 }
 
-std::string with_case(std::string_view s, Case to) {
-  std::string out(s);
-  bool starts = true;  // the next letter starts a word, or the text
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) >= 0x80)
-      throw Fault{fmt::format("cannot change the case of '{}': only ASCII is supported", s)};
-    const bool upper = c >= 'A' && c <= 'Z', lower = c >= 'a' && c <= 'z';
-    const bool raise = to == Case::kUpper || (to != Case::kLower && starts);
-    if (lower && raise) c = static_cast<char>(c - 'a' + 'A');
-    if (upper && !raise) c = static_cast<char>(c - 'A' + 'a');
-    const bool separates = std::string_view(" \t\n\r\f\v-({[<").find(c) != std::string_view::npos;
-    starts = to == Case::kWords ? separates : to == Case::kTitle && !upper && !lower;
-  }
-  return out;
-}
-
 std::vector<size_t> slice_indices(int64_t size, const std::optional<int64_t>& start,
                                   const std::optional<int64_t>& stop, int64_t step) {
   if (step == 0) throw Fault{"the step of a slice is 0"};

@@ -37,14 +37,13 @@ struct JsonStyle {
 // Returns the text that Python's json.dumps() writes. Throws Fault for values that are not JSON.
 std::string json_text(const Value& v, const JsonStyle& style);
 
-// str.upper(), lower(), title() and capitalize(). Throw Fault if the text has letters other than
-// those of ASCII, whose rules need tables.
+// Python's str.upper(), lower(), title() and capitalize(), with the Unicode version of utf8proc.
 enum class Case : uint8_t {
   kUpper,
   kLower,
   kTitle,
   kCapitalized,
-  kWords  // the filter `title`: a part starts only after a blank or one of -({[<
+  kWords  // the filter `title`: a part starts only after white space or one of -({[<
 };
 std::string with_case(std::string_view s, Case to);
 

@@ -46,6 +46,7 @@ enum class ExpressionKind : uint8_t {
   kSubscript,  // operands[0][operands[1]]
   kSlice,      // operands[0][operands[1]:operands[2]:operands[3]]; those missing are null
   kCall,       // operands[0](the others, keywords)
+  kUnpack,     // *operands[0], only as an argument of a call, filter or test
   kFilter,     // operands[0] | filter(the others, keywords)
   kTest,       // operands[0] is test(the others); negated: is not
   kNegative,
@@ -68,7 +69,7 @@ struct Expression {
   Value constant;
   std::string name;
   std::vector<ExpressionPointer> operands;
-  std::vector<std::pair<std::string, ExpressionPointer>> keywords;
+  std::vector<std::pair<std::string, ExpressionPointer>> keywords;  // no name: **value
   std::vector<Operator> operators;
   Filter filter = nullptr;
   TestFunction test = nullptr;

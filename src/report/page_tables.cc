@@ -133,9 +133,12 @@ std::string summary_of_several(std::span<const RunData> runs) {
 
 std::string left_out_section(std::span<const RunData> runs) {
   std::string out;
-  for (const RunData& run : runs)
+  for (const RunData& run : runs) {
     for (const std::string& note : run.left_out)
       out += fmt::format("<p class=\"note\">Left out: {}</p>", escaped(note));
+    if (const std::string warning = order_warning(run); !warning.empty())
+      out += fmt::format("<p class=\"note\">Warning: {}</p>", escaped(warning));
+  }
   return out;
 }
 

@@ -78,6 +78,8 @@ class MetricsReader {
       return add_source(tree, *n, *dataset->as_string());
     if (const Tree* task = tree.find("task")) return add_task(tree, *n, *task->as_string());
     require_number(tree, "loss", source, line);
+    run_.line_order.reversed += *n < run_.line_order.last ? 1 : 0;
+    run_.line_order.last = *n;
     run_.steps.step.push_back(*n);
     for (const Column c : Enumerators<Column>())
       run_.steps.values[c].push_back(number(tree.find(kKeys[c])));
@@ -138,11 +140,11 @@ class MetricsReader {
 };
 
 // Sorts the lines by step and keeps the last line of each step: a file that two starts wrote, or
-// that was edited, may have them in another order.
-void sort_steps(Steps& steps) {
+// that was edited, may have them in another order. Returns the number of lines that are left out.
+int64_t sort_steps(Steps& steps) {
   const auto rising = std::adjacent_find(steps.step.begin(), steps.step.end(),
                                          [](int64_t a, int64_t b) { return a >= b; });
-  if (rising == steps.step.end()) return;
+  if (rising == steps.step.end()) return 0;
   std::vector<size_t> order(steps.step.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -159,7 +161,10 @@ void sort_steps(Steps& steps) {
   };
   pick(steps.step);
   for (auto& values : steps.values) pick(values);
+  return std::ssize(order) - std::ssize(kept);
 }
+
+std::string lines_text(int64_t n) { return fmt::format("{} line{}", n, n == 1 ? "" : "s"); }
 
 }  // namespace
 
@@ -182,8 +187,18 @@ size_t add_metrics(std::string_view text, const Path& file, RunData& run) {
   if (damaged > 0)
     run.left_out.push_back(fmt::format("{}. {} damaged line{} left out.", first, damaged,
                                        damaged == 1 ? " is" : "s are"));
-  sort_steps(run.steps);
+  run.line_order.repeated += sort_steps(run.steps);
   return begin;
+}
+
+std::string order_warning(const RunData& run) {
+  const auto& [repeated, reversed, last] = run.line_order;
+  if (repeated == 0 && reversed == 0) return "";
+  return fmt::format(
+      "{}: {} of a step that a later line has too, {} of an earlier step than the line before. No "
+      "restart leaves such lines: another process wrote the file at the same time, or it was "
+      "edited. The last line of each step counts.",
+      (run.directory / "metrics.jsonl").string(), lines_text(repeated), lines_text(reversed));
 }
 
 void read_metrics(const Path& file, RunData& run) {

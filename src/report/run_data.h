@@ -136,11 +136,20 @@ struct RunLog {
 
 using Setting = std::pair<std::string, std::string>;  // "batch.micro", "4"
 
+// Lines of steps that are not in the order in which a run writes them. A resume leaves none: it
+// removes the lines of later steps.
+struct LineOrder {
+  int64_t repeated = 0;  // lines of a step that a later line has too; these are left out
+  int64_t reversed = 0;  // lines of an earlier step than the line before them
+  int64_t last = -1;     // the step of the last line
+};
+
 struct RunData {
   std::string name;  // the last part of the directory's path
   Path directory;
   Steps steps;
   int metrics_lines = 0;  // lines of metrics.jsonl that were read
+  LineOrder line_order;
   std::vector<Curve> curves;
   TrafficBytes traffic;
   RunLog log;
@@ -151,6 +160,9 @@ struct RunData {
 
 // Throws Error if `directory` is not a run directory.
 RunData read_run(const Path& directory);
+
+// Returns a warning about the order of the lines of metrics.jsonl; empty if they are in order.
+std::string order_warning(const RunData& run);
 
 // Returns the value of a key of the configuration, empty if it has none; nothing if the value is
 // not an integer.

@@ -196,6 +196,7 @@ void CheckpointScheduler::settle() {
   saving_->wait();
   steps_.complete(saving_->step());
   failure_.overcome();
+  longest_save_s_ = std::max(longest_save_s_, saving_->seconds());
   options_.say(fmt::format("saved {} in {:.2f} s, training paused {:.2f} s", format_count(last()),
                            saving_->seconds(), paused_s_));
   if (const std::string& w = saving_->warning(); !w.empty() && warned_.insert(w).second)

@@ -75,6 +75,8 @@ class CheckpointScheduler {
   // Returns the newest checkpoint before `step` that this run saved or started from and that still
   // exists; empty if there is none.
   std::string path_before(int64_t step) const { return steps_.path_before(options_.folder, step); }
+  // Returns the duration of the longest save of this process; 0 before the first is complete.
+  double longest_save_s() const { return longest_save_s_; }
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
 
  private:
@@ -99,6 +101,7 @@ class CheckpointScheduler {
   std::optional<checkpoint::AsyncSave> saving_;
   bool published_ = false;  // true after all ranks have written and rank 0 began to publish
   double paused_s_ = 0;  // how long training waited for this save; finally the maximum over ranks
+  double longest_save_s_ = 0;
   std::set<std::string> warned_;
 };
 

@@ -53,8 +53,8 @@ constexpr std::string_view kKeepAdapters =
 // Returns true for keys that do not affect the training itself, and are not reported.
 bool is_housekeeping(const std::string& path) {
   return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
-         path == "run.directory" || path == "run.name" || path == "model.preset" ||
-         path == "run.dump_gradients" || path == "run.dump_values" ||
+         path == "run.time_limit" || path == "run.directory" || path == "run.name" ||
+         path == "model.preset" || path == "run.dump_gradients" || path == "run.dump_values" ||
          path == "data.allow_foreign_tokenizer" || path == "lora.from" ||
          path.starts_with("metrics.") || path.starts_with("evaluation.") ||
          path.starts_with("divergence.");

@@ -252,6 +252,7 @@ void RunStart::start() {
   set_references(loaded);
   parts_.input->begin(config_, parts_.trainer->data_rank(), position_);
   parts_.source_losses.emplace(config_, *parts_.input);
+  count_steps();
   parts_.last_step = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
     parts_.last_step = std::min(parts_.last_step, config_.run.stop_after_steps);
@@ -268,6 +269,15 @@ void RunStart::start() {
   for (const checkpoint::StateTensor& t : parts_.trainer->state())
     bytes += t.data.bytes() + checkpoint::kPieceAlignment;
   parts_.saves->reserve(bytes + std::ssize(parts_.tokenizer_bytes));
+}
+
+// A run that resumes may have consumed tokens in batches of another size than those of its run
+// file.
+void RunStart::count_steps() {
+  config::ScheduleSection& s = config_.schedule;
+  if (s.tokens == 0) return;
+  s.steps = parts_.input->batches().shape().steps_for_tokens(s.tokens);
+  say(fmt::format("schedule  {} tokens: {} steps", format_count(s.tokens), format_count(s.steps)));
 }
 
 void RunStart::set_references(const LoadedStart& loaded) {

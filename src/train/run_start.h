@@ -65,6 +65,7 @@ class RunStart {
   void report_model();
   void make_saves();
   LoadedStart resume();
+  void count_steps();
   void set_references(const LoadedStart& loaded);
   void begin_record(const LoadedStart& loaded);
   const data::Tokenizer& tokenizer();

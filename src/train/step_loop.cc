@@ -45,7 +45,8 @@ StepLoop::StepLoop(RunParts& parts, const TrainOptions& options, comm::World& wo
       world_(world),
       signals_(signals),
       reporter_(reporter),
-      tokens_(parts.tokens) {
+      tokens_(parts.tokens),
+      time_limit_(parts.config.run, options.started_s) {
   outcome_.step = parts.first_step - 1;
   outcome_.data = parts.data;
   if (options.heartbeat)
@@ -109,6 +110,7 @@ void StepLoop::stop_diverged() {
 }
 
 void StepLoop::after_step(const StepResult& r, double seconds) {
+  time_limit_.add_step(seconds);
   const bool recorded = r.step % config_.metrics.every_steps == 0 || r.step == parts_.last_step ||
                         measures_noise(parts_, r.step);
   StepMetrics m;
@@ -163,13 +165,15 @@ bool StepLoop::begin_step(int64_t step) {
   }
   const bool asked_to_stop =
       signals_.requested() || (options_.heartbeat && options_.heartbeat->asked_to_stop());
-  std::array<double, 3> any = {asked_to_stop ? 1.0 : 0, failed.empty() ? 0 : 1.0,
-                               parts_.saves->retry_due() ? 1.0 : 0};
+  const bool out_of_time = time_limit_.is_over(options_.now_s(), parts_.saves->longest_save_s());
+  std::array<double, 4> any = {asked_to_stop ? 1.0 : 0, failed.empty() ? 0 : 1.0,
+                               parts_.saves->retry_due() ? 1.0 : 0, out_of_time ? 1.0 : 0};
   if (world_.size() > 1) world_.all_reduce(any, comm::Reduction::kMax);
   retry_save_ = any[2] > 0;
-  outcome_.interrupted = any[0] > 0;
+  outcome_.out_of_time = any[0] == 0 && any[3] > 0;
+  outcome_.interrupted = any[0] > 0 || outcome_.out_of_time;
   // A stop request takes precedence: the run ends with a save and needs no further batch.
-  if (any[0] == 0 && any[1] > 0) comm::require_no_error(world_, failed);
+  if (!outcome_.interrupted && any[1] > 0) comm::require_no_error(world_, failed);
   return !outcome_.interrupted;
 }
 
@@ -433,7 +437,9 @@ TrainOutcome StepLoop::go() {
   world_.barrier();  // no rank leaves before the checkpoint is visible
   outcome_.checkpoint = last_checkpoint().string();
   outcome_.signal = signals_.signal();
-  if (outcome_.interrupted) reporter_.say("stopped by a signal; run the same command to resume");
+  if (outcome_.interrupted)
+    reporter_.say(fmt::format("stopped by {}; run the same command to resume",
+                              outcome_.out_of_time ? "run.time_limit" : "a signal"));
   return outcome_;
 }
 

@@ -8,6 +8,7 @@
 
 #include "train/run_start.h"
 #include "train/signals.h"
+#include "train/time_limit.h"
 
 namespace tessera::train {
 
@@ -54,7 +55,8 @@ class StepLoop {
   const StopSignals& signals_;
   RunReporter& reporter_;
   TrainOutcome outcome_;
-  int64_t tokens_;           // loss tokens so far
+  int64_t tokens_;  // loss tokens so far
+  TimeLimit time_limit_;
   double finished_s_ = 0;    // time at which the last step was finished
   bool ahead_ = false;       // the current step is started without waiting for the one before it
   bool retry_save_ = false;  // a failed save is retried after the current step

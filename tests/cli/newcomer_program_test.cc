@@ -111,7 +111,7 @@ TEST_F(FirstLook, ExplainAnswersNamesOfOtherProgramsAsTrainDoes) {
       {"per_device_train_batch_size", "(Hugging Face Trainer): use batch.micro"},
       {"num_train_epochs",
        "(Hugging Face Trainer): use schedule.steps = epochs x samples / "
-       "batch.global"}};
+       "batch.global, or schedule.tokens = epochs x tokens"}};
   for (const auto& [name, answer] : answers) {
     const std::string message = "unknown key '" + name + "' " + answer;
     const ProgramResult explain = run("config explain " + name);

@@ -296,11 +296,20 @@ TEST_F(PreferencesProgram, AResumedRunHasTheSameValidation) {
 
 TEST_F(PreferencesProgram, EvalRejectsWhatDoesNotFit) {
   good("train preferred.yaml objective.kind=simpo schedule.steps=1 run.directory=simpo");
+  good("train preferred.yaml objective.kind=dpo schedule.steps=1 run.directory=dpo");
+  // The ids of 'a' and 'b' are exchanged.
+  std::string other = byte_tokenizer();
+  other.replace(other.find("\"\\u0061\":97"), 11, "\"\\u0061\":98");
+  other.replace(other.find("\"\\u0062\":98"), 11, "\"\\u0062\":97");
+  put("other.json", other);
+  good("train tuned.yaml run.directory=other data.tokenizer=other.json schedule.steps=1");
   for (const auto& [arguments, code, message] :
        {std::tuple{"eval tuned --preferences held.jsonl", 1, "objective.kind = sft"},
         {"eval simpo --preferences examples.jsonl", 1, "expected 'chosen' and 'rejected'"},
         {"eval simpo --preferences missing.jsonl", 1, "missing.jsonl"},
         {"eval simpo --preferences held.jsonl --reference tuned", 1, "no reference model"},
+        {"eval dpo --preferences held.jsonl --reference other", 1,
+         "other: its tokenizer gives other tokens than the tokenizer of"},
         {"eval simpo d --scores s.jsonl", 2, "--scores requires --preferences"},
         {"eval simpo --preferences held.jsonl --scores held.jsonl --force", 1, "is an input"},
         {"eval simpo --preferences held.jsonl --scores /dev/full --force", 1, "is a device"},

@@ -236,5 +236,19 @@ TEST_F(Program, AFullDiskIsNoticed) {
   EXPECT_EQ(run("--version >/dev/full").code, 1);
 }
 
+TEST_F(Program, AClosedOutputIsNoticed) {
+  for (const char* command : {"--version", "--help", "config explain", "train --help"}) {
+    SCOPED_TRACE(command);
+    const Result closed = run(fmt::format("{} >&-", command));
+    EXPECT_EQ(closed.code, 1);
+    EXPECT_NE(closed.err.find("tessera: standard output cannot be written: "), std::string::npos)
+        << closed.err;
+    // A reader that has read enough is not an error.
+    const std::string messages = file("messages", "");
+    run(fmt::format("{} 2>{} | head -c 1", command, messages));
+    EXPECT_EQ(read_file(messages), "");
+  }
+}
+
 }  // namespace
 }  // namespace tessera::cli

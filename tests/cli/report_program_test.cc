@@ -162,8 +162,24 @@ TEST_F(ReportProgram, WatchPrintsALinePerLook) {
   const ProgramResult once = run("watch runs/x --once");
   EXPECT_EQ(once.code, 0) << once.err;
   EXPECT_TRUE(once.out.starts_with("step 5/6 loss 2.500")) << once.out;
+  for (const char* lost : {">/dev/full", ">&-"}) {
+    const ProgramResult unread = run(fmt::format("watch runs/x --once {}", lost));
+    EXPECT_EQ(unread.code, 1) << lost;
+    EXPECT_TRUE(unread.err.starts_with("tessera: standard output cannot be written: "))
+        << unread.err;
+  }
   EXPECT_EQ(run("watch runs/x --every 0").code, 2);
   EXPECT_EQ(run("watch runs/absent").code, 1);
+  EXPECT_EQ(once.err, "");
+  const std::string line = "{\"step\":5,\"loss\":2.5}\n";
+  put("runs/x/metrics.jsonl", line + line);
+  for (const char* command : {"watch runs/x --once", "report runs/x"}) {
+    const ProgramResult warned = run(command);
+    EXPECT_EQ(warned.code, 0);
+    EXPECT_TRUE(has(warned.err, "tessera: warning: runs/x/metrics.jsonl: 1 line of a step"))
+        << warned.err;
+  }
+  EXPECT_TRUE(has(get("report.html"), "Warning: runs/x/metrics.jsonl: 1 line of a step"));
   put("runs/x/metrics.jsonl", "");
   EXPECT_EQ(run("watch runs/x --once").out, "no steps yet (not running)\n");
 }

@@ -421,5 +421,37 @@ TEST_F(TrainProgram, ASignalSavesAndTheRunGoesOnBitForBit) {
   EXPECT_TRUE(get("run/checkpoints/60/pieces-0.bin") == get("whole/checkpoints/60/pieces-0.bin"));
 }
 
+TEST_F(TrainProgram, ATimeLimitSavesAndTheRunGoesOn) {
+  const std::string line = "train run.yaml schedule.steps=1000000 checkpoint.every_steps=0";
+  const ProgramResult r = run(line + " run.time_limit=1s --json");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("stopped by run.time_limit; run the same command to resume"),
+            std::string::npos)
+      << r.err;
+  const Tree outcome = parse_json(r.out, "out");
+  EXPECT_TRUE(std::get<bool>(outcome.find("interrupted")->value));
+  const int64_t step = std::get<int64_t>(outcome.find("step")->value);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / fmt::format("run/checkpoints/{}", step)));
+  // Even a limit that is over at the start allows a step.
+  const ProgramResult again = run(line + " run.time_limit=0.001s --json");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(std::get<int64_t>(parse_json(again.out, "out").find("step")->value), step + 1);
+}
+
+// The second start has consumed 4 steps of 4 sequences, and reads the others in steps of 8.
+TEST_F(TrainProgram, TokensOfTheScheduleCountThoseThatWereConsumed) {
+  const std::string line = "train run.yaml schedule.tokens=2560 run.stop_after_steps=";  // 40 rows
+  std::string run_file = kRun;
+  run_file.replace(run_file.find("steps: 4"), 8, "kind: constant");
+  put("run.yaml", run_file);
+  const ProgramResult first = run(line + "4");
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.out.find("schedule  2,560 tokens: 10 steps"), std::string::npos) << first.out;
+  const ProgramResult second = run(line + "0 batch.global=8");
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_NE(second.out.find("schedule  2,560 tokens: 7 steps"), std::string::npos) << second.out;
+  EXPECT_EQ(losses(get("run/metrics.jsonl")).size(), 7u);
+}
+
 }  // namespace
 }  // namespace tessera::cli

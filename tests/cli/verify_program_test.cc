@@ -1,4 +1,6 @@
 // `tessera verify`: right layouts agree with one rank.
+#include <csignal>
+
 #include "tests/cli/program.h"
 
 namespace tessera::cli {
@@ -67,6 +69,25 @@ TEST_F(VerifyProgram, UnderMpirunItAsksToBeStartedAlone) {
   EXPECT_EQ(r.code, 2);
   EXPECT_NE(r.err.find("without mpirun"), std::string::npos) << r.err;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run")) << "files are left";
+}
+
+// The runs end, and their difference is not reported as one of the layouts.
+TEST_F(VerifyProgram, ASignalInterruptsBothRuns) {
+  const std::string until_a_step =
+      "until cat run/*/one/metrics.jsonl 2>/dev/null | grep -q '\"step\":2'; do sleep 0.05; done; ";
+  const std::string line = fmt::format(
+      "cd {}; {} verify run.yaml --steps 100000 schedule.steps=100000 layout.data=2 "
+      ">out 2>&1 & pid=$!; cd {}; {}kill -TERM $pid; wait $pid",
+      folder_.string(), tessera_program(), folder_.string(), until_a_step);
+  const int status = std::system(line.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+  const std::string out = get("out");
+  EXPECT_NE(out.find("interrupted by signal 15: the layouts were not compared"), std::string::npos)
+      << out;
+  EXPECT_EQ(out.find("≠"), std::string::npos) << out;
+  EXPECT_EQ(out.find("tessera: "), std::string::npos) << out;
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "run"));
 }
 
 TEST_F(VerifyProgram, FaultsOfTheRunFileAreTold) {

@@ -221,6 +221,26 @@ TEST(RunConfig, DataSetsComeWithWeightsAndNames) {
             "prefix: b/v}.");
 }
 
+TEST(RunConfig, NamesOfValidationDataFitALine) {
+  const auto found = [](const std::string& name) {
+    return error_of(kRun, {"data.validation=[{name: \"" + name + "\", prefix: b}]"});
+  };
+  EXPECT_EQ(found("Größe 1/α"), "no error");
+  EXPECT_EQ(found(std::string(100, 'x')), "no error");
+  for (const char* name : {"a\\nb", "a\\tb", "a\\x1b[31mb", "a\\u2028b", "a\\u202eb"})
+    EXPECT_NE(
+        found(name).find("expected one line of text without control characters. Give another"),
+        std::string::npos)
+        << name << ": " << found(name);
+  EXPECT_NE(
+      found(std::string(101, 'x')).find("x…\", which has 101 characters, expected at most 100"),
+      std::string::npos)
+      << found(std::string(101, 'x'));
+  // The name is that of the file.
+  EXPECT_NE(error_of(kRun, {"data.validation=[\"v/a\\nb\"]"}).find("has the name \"a\\nb\""),
+            std::string::npos);
+}
+
 TEST(RunConfig, AGoodRunIsValid) { EXPECT_EQ(error_of(kRun), "no error"); }
 
 TEST(RunConfig, SizesThatDoNotFitAreRefusedWithWhatIsPossible) {
@@ -244,6 +264,62 @@ TEST(RunConfig, SizesThatDoNotFitAreRefusedWithWhatIsPossible) {
                   .starts_with("command line: layout.tensor = 3 does not divide heads = "));
   EXPECT_EQ(error_of("run: { name: x }"),
             "run.yaml: model.layers is not given. Give it, or model.preset (such as pythia-70m).");
+}
+
+TEST(RunConfig, ATimeLimitHasUnits) {
+  EXPECT_EQ(seconds_of("11h30m"), 41400);
+  EXPECT_EQ(seconds_of("2d"), 172800);
+  EXPECT_EQ(seconds_of("1d1h1m1.5s"), 86400 + 3600 + 61.5);
+  for (const char* wrong : {"", "90", "h", "1h1h", "1m1h", "-1h", "0s", "1e3s", "1001d", "1h 30m",
+                            "inf s", "nans", "1w"}) {
+    EXPECT_FALSE(seconds_of(wrong)) << wrong;
+  }
+  EXPECT_EQ(error_of(kRun, {"run.time_limit=90m"}), "no error");
+  EXPECT_EQ(error_of(kRun, {"run.time_limit=90 minutes"}),
+            "command line: run.time_limit = \"90 minutes\", expected a time of 1000 days at most "
+            "with the units d, h, m and s, such as 11h30m, 90m or 2d");
+}
+
+// A step of kRun has 16 sequences of 128 tokens.
+TEST(RunConfig, TokensOfTheScheduleGiveItsSteps) {
+  const auto steps = [](const std::string& yaml, const std::vector<std::string>& overrides) {
+    return read(yaml, overrides).schedule.steps;
+  };
+  EXPECT_EQ(steps(kRun, {"schedule.tokens=20480"}), 10);
+  EXPECT_EQ(steps(kRun, {"schedule.tokens=20481"}), 11);
+  EXPECT_EQ(steps(kRun, {"schedule.tokens=2e9"}), 976563);
+  EXPECT_EQ(steps(kRun, {"schedule.tokens=20480", "batch.warmup_sizes=[4, 8]",
+                         "batch.warmup_steps_per_size=10"}),
+            20 + 3);  // 40 and 80 sequences, and 40 of 16 in each
+  EXPECT_EQ(steps(kRun, {"schedule.tokens=0"}), 1000);
+  EXPECT_EQ(error_of(kRun, {"schedule.tokens=20480"}), "no error");
+  // The resolved run file has both.
+  const RunConfig resolved = read(kRun, {"schedule.tokens=20480"});
+  const std::string both = to_yaml(to_tree(resolved));
+  EXPECT_TRUE(differences(to_tree(resolved), to_tree(read(both))).empty());
+  // On the command line, one replaces the other.
+  EXPECT_EQ(steps(both, {"schedule.steps=7"}), 7);
+  EXPECT_EQ(read(both, {"schedule.steps=7"}).schedule.tokens, 0);
+  EXPECT_EQ(steps(both, {"schedule.tokens=4096"}), 2);
+  EXPECT_EQ(
+      error_of(kRun + "schedule: { steps: 9, tokens: 20480 }\n"),
+      "run.yaml:5:31: schedule.tokens = 20480 takes 10 steps, but schedule.steps = 9 is given "
+      "too. Remove one of them; on the command line, one replaces the other.");
+  EXPECT_NE(error_of(kRun, {"schedule.steps=9", "schedule.tokens=20480"}).find("is given too"),
+            std::string::npos);
+  // Values that no tokens can be counted with are reported as such.
+  EXPECT_EQ(error_of(kRun, {"schedule.tokens=20480", "batch.global=0"}),
+            "command line: batch.global = 0, expected 1 or more");
+  EXPECT_NE(error_of(kRun, {"schedule.tokens=-1"}).find("schedule.tokens = -1, expected"),
+            std::string::npos);
+  EXPECT_NE(error_of(kRun, {"schedule.tokens=20480", "objective.kind=simpo",
+                            "data.instructions=[p.jsonl]", "data.train=[]", "data.validation=[]"})
+                .find("schedule.tokens is not supported by objective.kind = simpo"),
+            std::string::npos);
+  EXPECT_NE(error_of(kRun, {"schedule.tokens=20480", "model.family=t5", "model.encoder_layers=4",
+                            "data.objective=span_corruption"})
+                .find("schedule.tokens is not supported by family t5"),
+            std::string::npos);
 }
 
 TEST(RunConfig, WeightsAreFoundByTheirNames) {

@@ -103,6 +103,14 @@ TEST(BatchesTest, A2_F2_AnotherBatchTakesTheSamplesThatFollow) {
   EXPECT_EQ(shape.step_of(23), 2);
   EXPECT_EQ(shape.step_of(24), 3);
   EXPECT_EQ(shape.step_of(42), 4);
+  for (const int64_t step : {4, 5, 8, 9}) {
+    const int64_t tokens = shape.tokens_before(step);
+    EXPECT_EQ(shape.steps_for_tokens(tokens), step);
+    EXPECT_EQ(shape.steps_for_tokens(tokens - 1), step);
+    EXPECT_EQ(shape.steps_for_tokens(tokens + 1), step + 1);
+  }
+  EXPECT_EQ(shape.steps_for_tokens(shape.first_tokens), 3);
+  EXPECT_EQ(shape.steps_for_tokens(1), 3);  // consumed before the resume
 }
 
 TEST(BatchesTest, RanksShareTheGlobalBatch) {

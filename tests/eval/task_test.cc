@@ -295,6 +295,10 @@ TEST_F(TaskTest, ShotsOfTheSameSubjectComeFromTheirOwnFile) {
   EXPECT_EQ(tasks[0].examples[0].options[0].context,
             "The following are multiple choice questions (with answers) about law.\n\n"
             "d2\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: A\n\nq1\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: ");
+  // A task that is named twice is read once.
+  EXPECT_EQ(
+      read_tasks({{"mmlu_law", "mmlu_law", "mmlu_art", "mmlu"}, folder_.string(), 1, 0}).size(),
+      3u);
   EXPECT_NE(refused([&] {
               read_tasks({{"mmlu_chess"}, folder_.string(), 0, 0});
             }).find("has no example of 'chess'. It has art, law."),

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "jinja/python_text.h"
 #include "tests/jinja/rendered.h"
 
 // The expected texts are those of Jinja 3.1 with the `tojson` of transformers.
@@ -131,8 +132,30 @@ TEST(Expressions, Tests) {
   shows("2 is in [1, 2] and x is not defined", "True");
 }
 
-TEST(Expressions, CaseOfOtherLettersIsRejected) {
-  EXPECT_NE(error_of("{{ 'é' | upper }}").find("only ASCII is supported"), std::string::npos);
+// The values of Python's str methods and of Jinja's filter `title`.
+TEST(Expressions, CaseOfAllLetters) {
+  shows("'straße ﬁ ŉ ǆ ᾳ \u0390'.upper()", "STRASSE FI ʼN Ǆ ΑΙ \u0399\u0308\u0301");
+  shows("'ÀÉ ΣΊΣΥΦΟΣ, ΟΣ. Σ İẞ Ж'.lower()", "àé σίσυφος, ος. σ i̇ß ж");
+  shows("'ΑΣ\\'Σ ΑΣ\\'Β'.lower()", "ασ'ς ασ'β");
+  shows("'élan ßa ﬁx ǆ ᾲ ŉa öl-ÖL 2x ʰX'.title()", "Élan Ssa Fix ǅ Ὰͅ ʼNa Öl-Öl 2X ʰx");
+  shows("'ßTRAẞE ΑΣ'.capitalize()", "Sstraße ας");
+  shows("'éLAN d\\'été ßa\\u2003(ös) öl_öl' | title", "Élan D'été SSa\u2003(Ös) Öl_öl");
+  shows("'ÉLAN' | lower ~ 'é' | upper ~ 'éÉ' | capitalize", "élanÉÉé");
+  EXPECT_EQ(with_case("a\xffé", Case::kUpper), "A\xffÉ");  // a byte that is not UTF-8
+}
+
+TEST(Expressions, ArgumentsFromAListOrDictionary) {
+  shows("'a-b-c'.split(*['-', 1])", "['a', 'b-c']");
+  shows("range(*(1, 4)) | list", "[1, 2, 3]");
+  shows("dict(a=1, **{'b': 2})", "{'a': 1, 'b': 2}");
+  shows("'x' | replace(*'xy')", "y");
+  EXPECT_NE(error_of("{{ range(*3) }}").find("1:"), std::string::npos);
+  EXPECT_NE(error_of("{{ dict(**[1]) }}").find("is a list, expected a dictionary"),
+            std::string::npos)
+      << error_of("{{ dict(**[1]) }}");
+  for (const char* wrong : {"f(*a, *b)", "f(*a, 1)", "f(**a, b=1)", "f(**a, **b)", "f(a=1, 2)"})
+    EXPECT_NE(error_of(fmt::format("{{{{ {} }}}}", wrong)).find("expected"), std::string::npos)
+        << wrong;
 }
 
 }  // namespace

@@ -56,6 +56,10 @@ TEST(Template, Macros) {
   EXPECT_EQ(rendered("{% macro f(a, b='B', c=a) %}[{{ a }}{{ b }}{{ c }}]{% endmacro %}"
                      "{{ f(1) }}{{ f(1, c=2) }}{{ f('x' ~ 1, 'y') }}"),
             "[1B1][1B2][x1yx1]");
+  EXPECT_EQ(rendered("{% macro f(a, b, c='C') %}[{{ a }}{{ b }}{{ c }}]{% endmacro %}"
+                     "{{ f(*[1, 2]) }}{{ f(1, *[2, 3]) }}{{ f(1, c=3, *[2]) }}"
+                     "{{ f(*[1], **{'b': 2}) }}"),
+            "[12C][123][123][12C]");
   EXPECT_EQ(rendered("{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}"
                      "{{ f(3) }}"),
             "3210");

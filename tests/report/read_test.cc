@@ -55,6 +55,28 @@ TEST_F(ReadRun, DamagedLinesAreLeftOutWithTheirPlace) {
   EXPECT_NE(r.left_out[0].find("3 damaged lines are left out"), std::string::npos);
 }
 
+TEST_F(ReadRun, LinesThatAreNotInOrderAreCounted) {
+  EXPECT_EQ(order_warning(read_metrics_text(metrics(3))), "");
+  const auto steps = [](std::initializer_list<int> all) {
+    std::string text;
+    for (const int n : all) text += fmt::format("{{\"step\":{},\"loss\":{}}}\n", n, n);
+    return text;
+  };
+  const std::string twice = order_warning(read_metrics_text(steps({1, 2, 2, 3})));
+  EXPECT_NE(twice.find("metrics.jsonl: 1 line of a step that a later line has too, 0 lines of an"),
+            std::string::npos)
+      << twice;
+  const std::string reversed = order_warning(read_metrics_text(steps({1, 3, 2, 4})));
+  EXPECT_NE(reversed.find("0 lines of a step that a later line has too, 1 line of an earlier"),
+            std::string::npos)
+      << reversed;
+  const RunData both = read_metrics_text(steps({1, 2, 3, 4, 2, 3, 4, 5}));
+  EXPECT_NE(order_warning(both).find("3 lines of a step that a later line has too, 1 line of an"),
+            std::string::npos)
+      << order_warning(both);
+  EXPECT_EQ(both.steps.step, (std::vector<int64_t>{1, 2, 3, 4, 5}));
+}
+
 // Every truncation and every changed byte is read without an exception, and keeps the other lines.
 TEST_F(ReadRun, AnyDamageKeepsTheOtherLines) {
   const std::string whole = metrics(3);

@@ -144,6 +144,16 @@ TEST_F(Follow, ReadsAFileThatGrows) {
   }
 }
 
+TEST_F(Follow, CountsLinesThatAreNotInOrder) {
+  put(run("r") / "metrics.jsonl", metrics(4));
+  RunFollower follower(run("r"));
+  EXPECT_EQ(order_warning(follower.run()), "");
+  append("metrics.jsonl", metrics(4));
+  follower.update();
+  EXPECT_EQ(order_warning(follower.run()), order_warning(read_run(run("r"))));
+  EXPECT_EQ(follower.run().line_order.repeated, 4);
+}
+
 // A resume removes later lines and writes others, by shortening the file or by a new one.
 TEST_F(Follow, ReadsAFileThatWasCutBack) {
   const std::string ten = metrics(10), five = metrics(5);
