@@ -5,7 +5,7 @@
 //   mpirun -n 2 overlap_expert_bench [SHARE [ROUNDS [HIDDEN [LAYERS [SEQUENCES [SHARED]]]]]]
 //
 // SHARED is the inner width of the shared MLP relative to that of an expert (2 in the model). The
-// link carries the exchange of tokens; the gradients of the other weights take another way.
+// link carries the exchange of tokens; the gradients of the other weights do not use it.
 #include <cstdlib>
 
 #include "bench/runtime/overlap_bench.h"

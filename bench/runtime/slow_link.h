@@ -1,6 +1,6 @@
 // Emulates a link of a given rate between ranks of one machine: a transfer is done when its bytes
 // have moved and a link of that rate would have moved them, after those that were started before
-// it. All-reduces may take another way, which is as fast as they are.
+// it. All-reduces may use another link, which is as fast as the ranks are.
 #pragma once
 
 #include <cstdlib>

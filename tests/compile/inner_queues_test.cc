@@ -178,13 +178,13 @@ CompileRequest overlapped_request(model::Family family) {
 // Experts on two groups of data-parallel ranks, next to a shared MLP.
 CompileRequest experts_request(int64_t tensor) {
   CompileRequest r = overlapped_request(model::Family::kDeepseekV3);
-  r.model.experts = 4;
+  r.model.experts = 16;
   r.model.experts_per_token = 2;
   r.model.expert_feed_forward = 32;
   r.model.shared_feed_forward = 64;
   r.model.dense_layers.clear();
   r.model.latent = {
-      .query_rank = 8, .key_value_rank = 8, .nope_width = 4, .rope_width = 4, .value_width = 8};
+      .query_rank = 16, .key_value_rank = 16, .nope_width = 4, .rope_width = 4, .value_width = 8};
   model::derive_sizes(r.model);
   r.layout.tensor = tensor;
   r.layout.data = r.layout.expert = 2;
