@@ -174,7 +174,8 @@ int measure(const OverlapBench& bench) {
   const std::unique_ptr<comm::World> mpi = comm::mpi_world();
   if (mpi->size() != 2)
     throw Error("{}: {} ranks, expected 2. Run it with mpirun -n 2.", bench.name, mpi->size());
-  SlowLink link{.carries_all_reduces = bench.all_reduces};
+  SlowLink link;
+  link.carries_all_reduces = bench.all_reduces;
   SlowWorld world(*mpi, link);
   Run off(bench.request(false), world), on(bench.request(true), world);
   const auto together = [&](double x) {
@@ -212,8 +213,8 @@ int measure(const OverlapBench& bench) {
   const double communication = median(without) - computation;
   const Program& carried = off.program();
   const double transfer_s =
-      transfers_s /
-      static_cast<double>(collectives_of(bench.all_reduces ? carried : without_all_reduces(carried)));
+      transfers_s / static_cast<double>(
+                        collectives_of(bench.all_reduces ? carried : without_all_reduces(carried)));
   const double predicted_off = predicted(off, bench, link.bytes_per_s, transfer_s);
   const double predicted_on = predicted(on, bench, link.bytes_per_s, transfer_s);
   const bool same = off.same_weights(on);

@@ -47,7 +47,9 @@ compile::CompileRequest request_of(const Options& o, bool overlap) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
-  tessera::OverlapBench bench{.name = "overlap_expert_bench", .all_reduces = false};
+  tessera::OverlapBench bench;
+  bench.name = "overlap_expert_bench";
+  bench.all_reduces = false;
   tessera::Options o;
   if (argc > 1) bench.share = std::atof(argv[1]);
   if (argc > 2) bench.rounds = std::atoi(argv[2]);

@@ -35,7 +35,8 @@ compile::CompileRequest request_of(const Options& o, bool overlap) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
-  tessera::OverlapBench bench{.name = "overlap_tensor_bench"};
+  tessera::OverlapBench bench;
+  bench.name = "overlap_tensor_bench";
   tessera::Options o;
   if (argc > 1) bench.share = std::atof(argv[1]);
   if (argc > 2) bench.rounds = std::atoi(argv[2]);

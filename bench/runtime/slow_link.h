@@ -15,7 +15,7 @@ namespace tessera {
 
 // The link of a rank to all others, shared by its communicators.
 struct SlowLink {
-  double bytes_per_s = 0;          // 0: as fast as the transfers themselves
+  double bytes_per_s = 0;  // 0: as fast as the transfers themselves
   bool carries_all_reduces = true;
   double free_s = 0;  // when it has sent all bytes so far
   double sent = 0;    // bytes so far

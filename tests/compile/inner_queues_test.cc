@@ -244,9 +244,8 @@ TEST(InnerQueues, SharedExpertsRunDuringTheExchangeOfTokens) {
   const Program p = compile(experts_request(1), target());
   int segments = 0;
   for (const Segment& s : p.segments) {
-    const auto exchanges = std::count_if(s.ops.begin(), s.ops.end(), [](const Op& op) {
-      return op.queue == Queue::kExpert;
-    });
+    const auto exchanges = std::count_if(s.ops.begin(), s.ops.end(),
+                                         [](const Op& op) { return op.queue == Queue::kExpert; });
     if (s.phase != Phase::kForward && s.phase != Phase::kBackward) {
       EXPECT_EQ(exchanges, 0) << s.name();
       continue;

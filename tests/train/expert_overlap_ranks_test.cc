@@ -1,6 +1,6 @@
-// Steps of training whose exchange of tokens overlaps with the computation of a layer, in layouts of
-// two and four ranks, against the same steps without overlap: losses and the whole state are equal
-// in every bit.
+// Steps of training whose exchange of tokens overlaps with the computation of a layer, in layouts
+// of two and four ranks, against the same steps without overlap: losses and the whole state are
+// equal in every bit.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -36,9 +36,19 @@ const std::vector<Way>& ways() {
       {4, 4, 1, 1, 1, 2},
       {4, 2, 1, 1, 1, 3, "selective"},
       {2, 2, 2, 1, 1, 1},
-      {.data = 2, .expert = 2, .tensor = 2, .pipeline = 1, .context = 1, .zero = 1,
+      {.data = 2,
+       .expert = 2,
+       .tensor = 2,
+       .pipeline = 1,
+       .context = 1,
+       .zero = 1,
        .sequence_parallel = false},
-      {.data = 2, .expert = 2, .tensor = 2, .pipeline = 1, .context = 1, .zero = 3,
+      {.data = 2,
+       .expert = 2,
+       .tensor = 2,
+       .pipeline = 1,
+       .context = 1,
+       .zero = 3,
        .tensor_overlap = true},
       {2, 2, 1, 2, 1, 0},
       {2, 2, 1, 2, 1, 1, "none", ContextMethod::kGather, PipelineSchedule::kZeroBubble},
