@@ -80,9 +80,8 @@ bool assigns_optimizers(const Context& c) {
 bool clips_scores(const Context& c) {
   const auto& groups = c.request.groups;
   return c.trains() && (c.request.optimizer.qk_clip > 0 ||
-                        std::any_of(groups.begin(), groups.end(), [](const OptimizerGroup& g) {
-                          return g.policy.qk_clip > 0;
-                        }));
+                        std::any_of(groups.begin(), groups.end(),
+                                    [](const OptimizerGroup& g) { return g.policy.qk_clip > 0; }));
 }
 
 void run_zero(State& s, const Context& c) { zero(s.lowered.program, s.lowered, c.zero); }

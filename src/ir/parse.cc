@@ -148,7 +148,8 @@ void ValueParser::value_option(Value& v) {
     places_.emplace_back(values_->next_id(), at_), next();
   else
     fail(peek(),
-         "per=, decays, frozen, policy=, std=, constant=, whole=, holds=, clips=, of=, place=, cut=, "
+         "per=, decays, frozen, policy=, std=, constant=, whole=, holds=, clips=, of=, place=, "
+         "cut=, "
          "part=, in= or offset=");
 }
 

@@ -51,8 +51,8 @@ class ValueParser : protected TokenReader {
 
   ValueVector* values_ = nullptr;
   Names<ValueId> value_names_;
-  // A value, and the token that names its buffer kind, the value that it is a copy of, or the scores
-  // that clip its rows.
+  // A value, and the token that names its buffer kind, the value that it is a copy of, or the
+  // scores that clip its rows.
   std::vector<std::pair<ValueId, size_t>> places_, origins_, clips_;
 };
 

@@ -198,8 +198,7 @@ class SegmentVerifier {
     if (p_[v].buffer != kNone) {
       Use& use = uses_[p_[v].buffer];
       const Role r = p_[v].role;
-      const bool adds =
-          is_of_step(r) || (r == Role::kReport && rule_of(op).effects.adds_to_report);
+      const bool adds = is_of_step(r) || (r == Role::kReport && rule_of(op).effects.adds_to_report);
       (adds ? use.adds : use.writes) = true;
       if (changes_state(op, r)) use.reads = true;
       use.made.push_back(v);

@@ -9,7 +9,7 @@
 namespace tessera::kernels {
 
 struct MaxScoresArgs {
-  TensorView qkv;  // [B, T, KV, G+2, D]; with kv [B, T, KV, G, D]
+  TensorView qkv;   // [B, T, KV, G+2, D]; with kv [B, T, KV, G, D]
   TensorView most;  // [KV] f32, at least 0  raised
   float scale = 1;
   TensorView kv = {};         // [B, S, KV, 2, D]; no data: S = T

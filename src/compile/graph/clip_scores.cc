@@ -113,8 +113,8 @@ class Clipper {
     const uint8_t per = block.is_stack() ? kPerLayer : kOne;
     Builder b(g_, block.forward, per, "");
     const int64_t heads = g_[attention.inputs[Attention::kQkv]].shape[2];
-    const ValueId scores = b.value(attention.origin + ".max_scores", DType::kF32, {heads},
-                                   Role::kMaxScores, per);
+    const ValueId scores =
+        b.value(attention.origin + ".max_scores", DType::kF32, {heads}, Role::kMaxScores, per);
     MaxScores op = {.scale = a.scale, .heads = heads, .window = a.window};
     std::vector<ValueId> in = {attention.inputs[Attention::kQkv]};
     if (a.mask == Mask::kDocuments) {

@@ -1,5 +1,5 @@
-// Segments that reduce gradients over the data ranks, whole or in buckets, and the largest attention
-// scores.
+// Segments that reduce gradients over the data ranks, whole or in buckets, and the largest
+// attention scores.
 #include "compile/graph/graph_passes.h"
 #include "compile/lower/lowering.h"
 #include "ir/names.h"

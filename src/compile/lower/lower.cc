@@ -30,8 +30,7 @@ Access access_of(const Lowering& low, const Segment& s, BufferKindId kind) {
     for (const ValueId v : op.outputs) {
       if (low.graph[v].buffer != kind) continue;
       const Role r = low.graph[v].role;
-      const bool adds =
-          is_of_step(r) || (r == Role::kReport && rule_of(op).effects.adds_to_report);
+      const bool adds = is_of_step(r) || (r == Role::kReport && rule_of(op).effects.adds_to_report);
       (adds ? added : written) = true;
       if (changes_state(op, r)) read = true;
     }

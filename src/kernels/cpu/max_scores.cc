@@ -33,8 +33,8 @@ int64_t workspace_bytes(Cpu, const MaxScoresArgs& a, int threads) {
 
 void launch(Cpu, const Launch& l, const MaxScoresArgs& a) {
   const PackedHeads p(a.qkv, a.kv);
-  CHECK(a.most.dtype == DType::kF32 && a.most.elements() == p.kv && !a.scope.bias &&
-            !a.scope.ids && a.scope.soft_cap == 0,
+  CHECK(a.most.dtype == DType::kF32 && a.most.elements() == p.kv && !a.scope.bias && !a.scope.ids &&
+            a.scope.soft_cap == 0,
         "max_scores of {} in {}", to_string(a.qkv.shape), to_string(a.most.shape));
   const TensorView& keys_in = a.kv ? a.kv : a.qkv;
   char* const after = static_cast<char*>(l.workspace) + buffers_bytes(p.t, p.s, p.d, l.threads);

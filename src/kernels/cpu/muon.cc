@@ -69,7 +69,8 @@ class RangesByFactor {
     for (int k = 0; k < clip_.count; ++k) {
       const RowClip::Range& r = clip_.ranges[k];
       if (row < r.first) return {1.0f, end_of(r.first)};
-      if (row < r.last) return {row_factor(clip_.limit, clip_.scores[head], r.share), end_of(r.last)};
+      if (row < r.last)
+        return {row_factor(clip_.limit, clip_.scores[head], r.share), end_of(r.last)};
     }
     return {1.0f, end_of(clip_.rows)};
   }

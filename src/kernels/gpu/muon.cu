@@ -79,7 +79,8 @@ __device__ void update_group(const MuonWork& a, const Constants& c, const Update
   for (int k = 0; k < kGroup; ++k) {
     m[k] = c.momentum * m[k] + g[k] * c.scale * c.rest;
     w[k] = w[k] * keep - c.rate * u[k];
-    if (a.clip.scores != nullptr) w[k] *= factor_of_row(a.clip, span.element + (i - span.begin) + k);
+    if (a.clip.scores != nullptr)
+      w[k] *= factor_of_row(a.clip, span.element + (i - span.begin) + k);
     low[k] = w[k];
     if (!a.stochastic) continue;
     const uint32_t r = words.of(span.element + (i - span.begin) + k);

@@ -40,9 +40,8 @@ void run(const BoundOp& b) {
   b.clear_if_fresh(A::kMaxScores);
   const kernels::MaxScoresArgs all = args(b);
   if (!has_ranges(b)) return b.run(all);
-  each_range(b, all.qkv.shape[0], [&](int64_t sample, const TokenRange& r, size_t) {
-    b.run(of_range(all, sample, r));
-  });
+  each_range(b, all.qkv.shape[0],
+             [&](int64_t sample, const TokenRange& r, size_t) { b.run(of_range(all, sample, r)); });
 }
 
 int64_t workspace(const BoundOp& b) {

@@ -51,8 +51,8 @@ void run_orthogonal(const BoundOp& b) {
 
 int64_t orthogonal_workspace(const BoundOp& b) { return prepared_of(b).workspace_bytes(); }
 
-// Returns the limit of the rows of a part. A weight with limits begins with the key/value heads; its
-// parts divide the dimension after them, so a head has contiguous rows of a part.
+// Returns the limit of the rows of a part. A weight with limits begins with the key/value heads;
+// its parts divide the dimension after them, so a head has contiguous rows of a part.
 kernels::RowClip clip_of(const BoundOp& b, const PartRanges& part) {
   const Value& w = b.values[part.weight];
   kernels::RowClip clip;

@@ -70,9 +70,9 @@ std::map<size_t, PartRanges> part_ranges(const BoundOp& b, const WeightUpdate& a
     PartRanges& own = parts[s.place];
     own.weight = m.weight;
     own.part = part_at(b, s);
-    const uint64_t key =
-        own.ranges.empty() ? rounding_key(b, m.weight, seed, own.part ? own.part->name : "")
-                           : own.ranges[0].key;
+    const uint64_t key = own.ranges.empty()
+                             ? rounding_key(b, m.weight, seed, own.part ? own.part->name : "")
+                             : own.ranges[0].key;
     own.ranges.push_back({s.first, s.first + s.elements, decays(b, a, m), key, s.element});
   }
   return parts;
