@@ -220,6 +220,7 @@ FACTORS = {
         "optimizer": layout(offload="optimizer"),
     },
     "tensor overlap": {"off": {}, "on": {"compiler.tp_comm_overlap": True, "batch.micro": 2}},
+    "expert overlap": {"off": {}, "on": {"compiler.ep_comm_overlap": True}},
     "recompute": {
         "none": {},
         "selective": layout(recompute="selective"),

@@ -44,7 +44,8 @@ Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
     of 1 to 3 with one micro-batch and a zero_group;
     of gpipe, 1f1b and zero_bubble on the same cut; of overlap 0, 1 and 3; with and without offload;
-    with tensor parallelism, of tp_comm_overlap off and on, in 1, 2 and 4 chunks.
+    with tensor parallelism, of tp_comm_overlap off and on, in 1, 2 and 4 chunks;
+    with expert parallelism, of ep_comm_overlap off and on.
 
 Any to any: 5 steps in one layout, 5 more in another: losses within 3e-5 of ten on one rank. And the
 first layout, stopped and resumed unchanged, gives the same bits as without the stop.
@@ -314,7 +315,7 @@ def draw(rng, precision=None, family=None, context=False, method=None):
         if context or own.random() < 0.25:
             case = draw_context(own, case)
         if not context or (case["layout.context"] > 1 and method in (None, method_of(case))):
-            return case
+            return with_expert_overlap(case)
 
 
 def draw_without_context(rng, precision, family):
@@ -452,6 +453,13 @@ def with_capacity(case):
     return {**case, "model.router.capacity_factor": rng.choice([0, 0.75, 1.25])}
 
 
+def with_expert_overlap(case):
+    """Half of the cases whose experts are divided overlap the exchange of tokens, sampled with the case as
+    seed."""
+    rng = random.Random("expert overlap" + json.dumps(case))
+    return {**case, "compiler.ep_comm_overlap": case["layout.expert"] > 1 and rng.random() < 0.5}
+
+
 def with_groups(case):
     """A third of the cases with other optimizers for some weights, sampled with the case as seed."""
     rng = random.Random(json.dumps(case))
@@ -547,6 +555,7 @@ def features_of(case):
              f"zero {case['layout.zero']}": case["layout.data"] * case["layout.context"] > 1,
              f"context {method_of(case)}": case["layout.context"] > 1,
              "expert parallel": case["layout.expert"] > 1,
+             "expert overlap": case["compiler.ep_comm_overlap"],
              f"router {router_of(case)}": "model.experts" in case,
              "capacity": case.get("model.router.capacity_factor", 0) > 0,
              "multi-token": "model.mtp_depth" in case,
@@ -693,6 +702,11 @@ def tensor_overlap_cases(rng):
     return [[{**c, "compiler.tp_comm_overlap": chunks > 0,
               "compiler.tp_comm_chunks": max(chunks, 1)} for chunks in (0, 1, 2, 4)]
             for c in (fused, unfused)]
+
+
+def expert_overlap_cases(rng):
+    case = draw_where(rng, lambda c: c["layout.expert"] > 1)
+    return [variants(case, "compiler.ep_comm_overlap", [False, True])]
 
 
 def offload_cases(rng):
@@ -960,7 +974,8 @@ class Check:
         for index in self.indices(count):
             for name, draw_cases in (("zero", zero_cases), ("schedules", schedule_cases),
                                      ("overlap", overlap_cases), ("offload", offload_cases),
-                                     ("tensor overlap", tensor_overlap_cases)):
+                                     ("tensor overlap", tensor_overlap_cases),
+                                     ("expert overlap", expert_overlap_cases)):
                 for first, *others in draw_cases(self.rng(name, index)):
                     self.same_bits(f"{name} {index}", first, others)
         print(f"bits: {self.failures} of {self.cases} differ")

@@ -1,6 +1,6 @@
 // Emulates a link of a given rate between ranks of one machine: a transfer is done when its bytes
 // have moved and a link of that rate would have moved them, after those that were started before
-// it.
+// it. All-reduces may use another link, which is as fast as the ranks are.
 #pragma once
 
 #include <cstdlib>
@@ -16,10 +16,13 @@ namespace tessera {
 // The link of a rank to all others, shared by its communicators.
 struct SlowLink {
   double bytes_per_s = 0;  // 0: as fast as the transfers themselves
-  double free_s = 0;       // when it has sent all bytes so far
+  bool carries_all_reduces = true;
+  double free_s = 0;  // when it has sent all bytes so far
+  double sent = 0;    // bytes so far
 
   // Returns when that many bytes more have been sent.
   double send(double bytes) {
+    sent += bytes;
     if (bytes_per_s <= 0) return 0;
     free_s = std::max(free_s, steady_s()) + bytes / bytes_per_s;
     return free_s;
@@ -35,7 +38,8 @@ class SlowCommunicator final : public comm::Communicator {
 
   // The bytes that a rank sends, with every rank's part sent to each other rank once.
   comm::Ticket all_reduce(const TensorView& in, const TensorView& out, comm::Reduction r) override {
-    return add(inner_->all_reduce(in, out, r), 2 * of_others(in.bytes()));
+    return add(inner_->all_reduce(in, out, r), 2 * of_others(in.bytes()),
+               link_.carries_all_reduces);
   }
   comm::Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
                               const comm::ReduceScatterForm& how) override {
@@ -80,10 +84,10 @@ class SlowCommunicator final : public comm::Communicator {
     const auto ranks = static_cast<double>(size());
     return static_cast<double>(bytes) * (ranks - 1) / ranks;
   }
-  comm::Ticket add(comm::Ticket inner, double bytes) {
+  comm::Ticket add(comm::Ticket inner, double bytes, bool over_link = true) {
     const comm::Ticket own = open();
     count_sent(static_cast<int64_t>(bytes));
-    under_way_.push_back({own, inner, link_.send(bytes)});
+    under_way_.push_back({own, inner, over_link ? link_.send(bytes) : 0});
     return own;
   }
 

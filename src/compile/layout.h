@@ -99,7 +99,7 @@ struct CompilerOptions {
   bool deallocate_pipeline_outputs = true, fuse_grad_accumulation = true;
   int64_t bucket_bytes = 0;
   bool fuse_bias_gelu = true, fuse_residual_norm = true;
-  bool tp_comm_overlap = false;
+  bool tp_comm_overlap = false, ep_comm_overlap = false;
   int64_t tp_comm_chunks = 4;
   bool poison = false;
 
@@ -138,6 +138,8 @@ struct CompilerOptions {
     visit("fuse_residual_norm", self.fuse_residual_norm, "add the residual inside the norm");
     visit("tp_comm_overlap", self.tp_comm_overlap,
           "overlap the collectives of tensor parallelism with the computation of a layer");
+    visit("ep_comm_overlap", self.ep_comm_overlap,
+          "overlap the collectives of expert parallelism with the computation of a layer");
     visit("tp_comm_chunks", self.tp_comm_chunks,
           "largest number of chunks of sequences of a layer with tp_comm_overlap; 1: no chunks",
           at_least(1));

@@ -39,6 +39,10 @@ bool overlaps_tensor(const Context& c) {
   return c.request.options.tp_comm_overlap && c.request.layout.tensor > 1;
 }
 
+bool overlaps_experts(const Context& c) {
+  return c.request.options.ep_comm_overlap && c.request.layout.expert > 1;
+}
+
 void run_forward(State& s, const Context& c) {
   const CompileRequest& r = c.request;
   const int64_t copies = head_copies(r.model, r.layout);
@@ -241,12 +245,17 @@ constexpr Pass kPasses[] = {
      [](State& s, const Context&) { rotate_keys(s.graph); }, Invariant::kSameBytes},
     {"assign_queues", Level::kDifferentiated, overlaps_tensor, "`compiler.tp_comm_overlap`",
      [](State& s, const Context&) { assign_queues(s.graph); }, Invariant::kSameBytes},
+    {"assign_expert_queue", Level::kDifferentiated, overlaps_experts,
+     "`compiler.ep_comm_overlap` with `layout.expert`",
+     [](State& s, const Context&) { assign_expert_queue(s.graph); }, Invariant::kSameBytes},
     {"chunk_layers", Level::kDifferentiated,
      [](const Context& c) { return overlaps_tensor(c) && c.request.options.tp_comm_chunks > 1; },
      "`compiler.tp_comm_overlap`",
      [](State& s, const Context& c) { chunk_layers(s.graph, c.request.options.tp_comm_chunks); },
      Invariant::kSameBytes},
-    {"order_segments", Level::kDifferentiated, overlaps_tensor, "`compiler.tp_comm_overlap`",
+    {"order_segments", Level::kDifferentiated,
+     [](const Context& c) { return overlaps_tensor(c) || overlaps_experts(c); },
+     "`compiler.tp_comm_overlap`, `compiler.ep_comm_overlap`",
      [](State& s, const Context&) { order_segments(s.graph); }, Invariant::kSameBytes},
     {"quantize_weights", Level::kDifferentiated,
      [](const Context& c) { return c.request.adapters.quantize == Quantization::kNf4; },

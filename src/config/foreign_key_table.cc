@@ -294,6 +294,7 @@ constexpr ForeignKey kKeys[] = {
     {"n_shared_experts", kHfModel, "model.shared_feed_forward",
      "use `model.shared_feed_forward` = n_shared_experts x moe_intermediate_size"},
     {"moe_shared_expert_intermediate_size", kMegatron, "model.shared_feed_forward"},
+    {"moe_shared_expert_overlap", kMegatron, "compiler.ep_comm_overlap"},
     // ---- Latent attention
     {"q_lora_rank", "Megatron-LM, Hugging Face config.json", "model.latent.query_rank"},
     {"kv_lora_rank", "Megatron-LM, Hugging Face config.json", "model.latent.key_value_rank"},

@@ -11,8 +11,8 @@ namespace tessera {
 namespace {
 
 constexpr EnumArray<Queue, std::string_view> kQueueNames = {
-    "compute",         "copy_in",       "copy_out",         "data",  "groups", "send_forward",
-    "receive_forward", "send_backward", "receive_backward", "tensor"};
+    "compute",         "copy_in",       "copy_out",         "data",   "groups", "send_forward",
+    "receive_forward", "send_backward", "receive_backward", "tensor", "expert"};
 // In the order of Phase.
 constexpr EnumArray<Phase, std::string_view> kPhaseNames = {"forward",
                                                             "forward_no_save",

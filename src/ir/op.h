@@ -26,9 +26,10 @@ enum class Queue : uint8_t {
   kSendBackward,     // to the previous stage
   kReceiveBackward,  // from the next stage
   // Inner queues are for ops within a call of the compute queue. No call is issued to one.
-  kTensor,  // gathers and reductions over tensor-parallel ranks
+  kTensor,  // gathers and reductions over tensor-parallel ranks, rotations of keys and values
+  kExpert,  // gathers and reductions over the ranks that divide the experts
 };
-constexpr int kQueues = static_cast<int>(Queue::kTensor) + 1;
+constexpr int kQueues = static_cast<int>(Queue::kExpert) + 1;
 constexpr size_t count_of(Queue) { return kQueues; }
 constexpr bool is_inner(Queue q) { return q >= Queue::kTensor; }
 

@@ -165,15 +165,28 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
 }
 
 // Adds ops with inner queues. Each starts when the previous op on its queue and the ops it waits
-// for have ended. The time by which the last of them outlasts the compute queue is exposed.
+// for have ended. Time in which the compute queue waits is exposed, and is counted for the op that
+// it waits for; at the end it waits for all others.
 void SegmentTimes::add_ops_of_queues(const Segment& s, const Call& call, bool fresh,
                                      SegmentTime& t) {
   EnumArray<Queue, int64_t> free;  // when the last op of each queue ends
   std::vector<int64_t> finish;
+  int64_t waited = 0;
+  const auto wait_for = [&](const Op& op, int64_t ns) {
+    const GroupRef* const over = over_of(op.attributes);
+    t.parts.exposed[over ? traffic_of(*over) : TrafficKind::kTensor] += ns;
+    waited += ns;
+  };
   for (const Op& op : s.ops) {
     int64_t& clock = free[queue_of(op, s.queue)];
     int64_t start = clock;
-    for (const int32_t j : op.after) start = std::max(start, finish[j]);
+    const Op* latest = nullptr;
+    for (const int32_t j : op.after) {
+      if (finish[j] <= start) continue;
+      start = finish[j];
+      latest = &s.ops[j];
+    }
+    if (!is_inner(op.queue) && latest) wait_for(*latest, start - clock);
     int64_t ns = -t.ns;
     if (is_inner(op.queue)) {
       ns = to_ns(tessera::communicates(op)
@@ -186,9 +199,9 @@ void SegmentTimes::add_ops_of_queues(const Segment& s, const Call& call, bool fr
     clock = start + ns;
     finish.push_back(clock);
   }
-  const int64_t end = *std::max_element(free.begin(), free.end());
-  t.parts.exposed[TrafficKind::kTensor] += end - t.ns;
-  t.ns = end;
+  const auto last = std::max_element(finish.begin(), finish.end()) - finish.begin();
+  if (finish[last] > free[s.queue]) wait_for(s.ops[last], finish[last] - free[s.queue]);
+  t.ns += waited;
 }
 
 SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {

@@ -46,7 +46,8 @@ struct Software {
     visit("overlap_pipeline", self.overlap_pipeline,
           "overlap messages between stages with computation; else a sender waits for its transfer");
     visit("overlap_tensor", self.overlap_tensor,
-          "overlap tensor-parallel collectives with computation, with compiler.tp_comm_overlap");
+          "overlap the collectives of a layer with its computation, with compiler.tp_comm_overlap "
+          "and compiler.ep_comm_overlap");
     visit("split_messages", self.split_messages,
           "divide messages among the tensor ranks and gather the parts at the receiver");
     visit("overlap_regather", self.overlap_regather,

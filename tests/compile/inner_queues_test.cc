@@ -35,8 +35,8 @@ int64_t wrong_reads(const Program& p, const Segment& s, const DataFlow& flow,
   return wrong;
 }
 
-// A segment of 3 to 40 ops on the compute queue and, of up to two of three ops, on the inner one.
-// Some are cut into chunks, some add to a value that others add to, some have a workspace.
+// A segment of 3 to 40 ops on the compute queue and, of up to two of three ops, on one of the inner
+// queues. Some are cut into chunks, some add to a value that others add to, some have a workspace.
 class RandomSegment {
  public:
   explicit RandomSegment(uint64_t seed) : random_(seed) {}
@@ -92,7 +92,7 @@ class RandomSegment {
     op.origin = "op" + std::to_string(s.ops.size());
     if (inner) {
       op.attributes = AllReduce{.over = GroupRef::along({AxisKind::kTensor})};
-      op.queue = Queue::kTensor;
+      op.queue = number(0, 2) > 0 ? Queue::kTensor : Queue::kExpert;
     } else {
       op.attributes = Sum{.terms = 1};
       if (number(0, 2) == 0) op.inputs.push_back(any());
@@ -139,8 +139,8 @@ TEST(InnerQueues, RandomSegmentsReadWhatTheyMean) {
 }
 
 // The layout as if all ops were on one queue: values that share bytes are then ordered by the list
-// alone, which is wrong on two queues.
-TEST(InnerQueues, ALayoutWithoutClocksIsWrongOnTwoQueues) {
+// alone, which is wrong on several queues.
+TEST(InnerQueues, ALayoutWithoutClocksIsWrongOnSeveralQueues) {
   int64_t wrong = 0, missed = 0;
   for (uint64_t seed = 0; seed < kSegments; ++seed) {
     Program p = RandomSegment(seed).make();
@@ -175,6 +175,33 @@ CompileRequest overlapped_request(model::Family family) {
   return r;
 }
 
+// Experts on two groups of data-parallel ranks, next to a shared MLP.
+CompileRequest experts_request(int64_t tensor) {
+  CompileRequest r = overlapped_request(model::Family::kDeepseekV3);
+  r.model.experts = 16;
+  r.model.experts_per_token = 2;
+  r.model.expert_feed_forward = 32;
+  r.model.shared_feed_forward = 64;
+  r.model.dense_layers.clear();
+  r.model.latent = {
+      .query_rank = 16, .key_value_rank = 16, .nope_width = 4, .rope_width = 4, .value_width = 8};
+  model::derive_sizes(r.model);
+  r.layout.tensor = tensor;
+  r.layout.data = r.layout.expert = 2;
+  r.options.tp_comm_overlap = tensor > 1;
+  r.options.ep_comm_overlap = true;
+  return r;
+}
+
+std::vector<CompileRequest> overlapped_layers() {
+  std::vector<CompileRequest> all;
+  for (const model::Family family :
+       {model::Family::kGpt2, model::Family::kNeox, model::Family::kLlama})
+    all.push_back(overlapped_request(family));
+  for (const int64_t tensor : {1, 2}) all.push_back(experts_request(tensor));
+  return all;
+}
+
 // Collectives have workspaces, so that these share bytes with other values.
 Target target() {
   Target t;
@@ -183,9 +210,8 @@ Target target() {
 }
 
 TEST(InnerQueues, CompiledLayersReadWhatTheyMean) {
-  for (const model::Family family :
-       {model::Family::kGpt2, model::Family::kNeox, model::Family::kLlama}) {
-    const Program p = compile(overlapped_request(family), target());
+  for (const CompileRequest& request : overlapped_layers()) {
+    const Program p = compile(request, target());
     EXPECT_EQ(tessera::verify(p), std::vector<std::string>());
     int overlapped = 0;
     for (const Segment& s : p.segments) {
@@ -197,6 +223,45 @@ TEST(InnerQueues, CompiledLayersReadWhatTheyMean) {
     EXPECT_EQ(overlapped, 2);
     EXPECT_EQ(tessera::print(parse_program(tessera::print(p), "printed")), tessera::print(p));
   }
+}
+
+// Returns the number of ops of that origin during which a collective of the experts may run.
+int64_t run_during_exchange(const Segment& s, const std::string& origin) {
+  const OpClocks clocks(s.ops);
+  int64_t count = 0;
+  for (int32_t i = 0; i < std::ssize(s.ops); ++i) {
+    if (!s.ops[i].origin.starts_with(origin)) continue;
+    EXPECT_EQ(s.ops[i].queue, Queue::kCompute);
+    bool free = false;
+    for (int32_t j = 0; j < std::ssize(s.ops); ++j)
+      free |= s.ops[j].queue == Queue::kExpert && !clocks.is_before(std::min(i, j), std::max(i, j));
+    count += free;
+  }
+  return count;
+}
+
+TEST(InnerQueues, SharedExpertsRunDuringTheExchangeOfTokens) {
+  const Program p = compile(experts_request(1), target());
+  int segments = 0;
+  for (const Segment& s : p.segments) {
+    const auto exchanges = std::count_if(s.ops.begin(), s.ops.end(),
+                                         [](const Op& op) { return op.queue == Queue::kExpert; });
+    if (s.phase != Phase::kForward && s.phase != Phase::kBackward) {
+      EXPECT_EQ(exchanges, 0) << s.name();
+      continue;
+    }
+    if (exchanges == 0) continue;
+    ++segments;
+    EXPECT_GT(run_during_exchange(s, "layer.mlp.shared"), s.phase == Phase::kForward ? 1 : 3)
+        << s.name();
+    for (const Op& op : s.ops) {
+      const GroupRef* const over = over_of(op.attributes);
+      if (over != nullptr && over->has(AxisKind::kExpert)) {
+        EXPECT_EQ(op.queue, Queue::kExpert) << op.origin;
+      }
+    }
+  }
+  EXPECT_EQ(segments, 2);
 }
 
 bool adds_to_gradient(const Program& p, const Op& op) {
@@ -304,8 +369,10 @@ class Mutator {
 
 TEST(InnerQueues, NoMutantOfALayerIsMissed) {
   std::array<int64_t, 4> made{}, harmful{};
-  for (const model::Family family : {model::Family::kGpt2, model::Family::kLlama}) {
-    const Program p = compile(overlapped_request(family), target());
+  for (const CompileRequest& request :
+       {overlapped_request(model::Family::kGpt2), overlapped_request(model::Family::kLlama),
+        experts_request(1), experts_request(2)}) {
+    const Program p = compile(request, target());
     for (const SegmentId id : p.segments.ids()) {
       const Segment& s = p.segment(id);
       if (!uses_inner_queues(s.ops)) continue;

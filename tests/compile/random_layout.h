@@ -99,6 +99,7 @@ class LayoutDraw {
     if (number(0, 9) == 0) r.frozen.emplace_back("embed.*");
     layout(r.layout);
     if (r.model.experts > 0) r.layout.expert = one_of<int64_t>({1, 2, 4});
+    r.options.ep_comm_overlap = (r.sequences + r.model.layers) % 2 == 0;
     if (r.encoder_tokens == 0 && number(0, 2) == 0) r.layout.context = one_of<int64_t>({2, 4});
     if (r.layout.pipeline > 1 && number(0, 2) == 0)
       r.layout.stages = spread(r.model.all_layers(), r.layout.pipeline * r.layout.interleave);
@@ -243,7 +244,8 @@ inline std::string text_of(const compile::CompileRequest& r) {
       "{} "
       "fused accumulation {} masks "
       "{} deallocated {} "
-      "buckets {} stages {} no rope {} wide {} of {} experts {} of {} dense {} biases {} over {}",
+      "buckets {} stages {} no rope {} wide {} of {} experts {} of {} dense {} biases {} over {} "
+      "overlapped {}",
       static_cast<int>(r.model.family), r.model.kv_heads, r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
@@ -255,7 +257,8 @@ inline std::string text_of(const compile::CompileRequest& r) {
       r.options.deallocate_pipeline_outputs, r.options.bucket_bytes, fmt::join(l.stages, " "),
       fmt::join(r.model.no_rope_layers, " "), fmt::join(r.model.wide_layers, " "),
       r.model.wide_feed_forward, r.model.experts, r.model.expert_feed_forward,
-      fmt::join(r.model.dense_layers, " "), r.model.router.bias, l.expert);
+      fmt::join(r.model.dense_layers, " "), r.model.router.bias, l.expert,
+      r.options.ep_comm_overlap);
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.

@@ -372,6 +372,47 @@ TEST(Simulate, CollectivesOfTensorRanksHideBehindTheComputationOfALayer) {
               0.01 * off.parts.exposed_s());
 }
 
+// The exchange of tokens and the reduction of gradients take at least three tenths of the time of
+// the computation. The shared MLP and the router run during the exchange; what remains is counted
+// as before, for the axis of the experts.
+TEST(Simulate, TheExchangeOfTokensHidesBehindTheSharedExperts) {
+  compile::CompileRequest r = small_gpt2();
+  model::apply_family(model::Family::kDeepseekV2, r.model);
+  r.sequences = 4;
+  r.model.hidden = 1024;
+  r.model.heads = r.model.kv_heads = 8;
+  r.model.experts = 8;
+  r.model.experts_per_token = 2;
+  r.model.expert_feed_forward = 1024;
+  r.model.shared_feed_forward = 4096;
+  r.model.dense_layers.clear();
+  r.model.latent = {.key_value_rank = 64, .nope_width = 64, .rope_width = 32, .value_width = 64};
+  model::derive_sizes(r.model);
+  r.layout.data = r.layout.expert = 2;
+  r.layout.zero = 0;
+  r.microbatches = 32;  // gradients are reduced once per step
+  const auto step = [&](bool overlap, const Hardware& h, const Software& software) {
+    r.options.ep_comm_overlap = overlap;
+    const Prediction p = simulate(compile::compile_stages(r, cluster_target()), h, software);
+    EXPECT_NEAR(p.parts.sum(), p.step_s, 1e-9 * p.step_s);
+    return p;
+  };
+  Hardware h = plain_machine();
+  h.node.latency_s = 0;
+  const Prediction quick = step(false, with_free_messages(h), {});
+  const double sent = step(false, h, {}).parts.exposed_s() * h.node.bytes_per_s;
+  h.node.bytes_per_s = sent / (0.3 * quick.step_s);
+  const Prediction off = step(false, h, {}), on = step(true, h, {});
+  EXPECT_GT(off.parts.exposed_s(), 0.3 * quick.step_s);
+  EXPECT_LT(on.parts.exposed_s(), 0.5 * off.parts.exposed_s()) << off.parts.exposed_s();
+  EXPECT_EQ(off.parts.exposed[TrafficKind::kTensor], 0);
+  EXPECT_EQ(on.parts.exposed[TrafficKind::kTensor], 0);
+  Software serial;
+  serial.overlap_tensor = false;
+  EXPECT_NEAR(step(true, h, serial).parts.exposed_s(), off.parts.exposed_s(),
+              0.01 * off.parts.exposed_s());
+}
+
 TEST(Simulate, IsAFunction) {
   testing::LayoutDraw draw(3);
   const std::vector<Program> stages = compile::compile_stages(draw.request(24), cluster_target());

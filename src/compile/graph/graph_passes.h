@@ -139,13 +139,17 @@ std::map<ValueId, Matmul> quantizable_weights(const Graph& graph);
 
 // Moves the collectives over tensor ranks of each layer to the inner queue kTensor.
 void assign_queues(Graph& graph);
+// Moves the collectives over the ranks that divide the experts of each layer to the inner queue
+// kExpert.
+void assign_expert_queue(Graph& graph);
 // Cuts the ops of layers with inner queues into at most that many chunks of sequences: the largest
 // number that divides the sequences of a micro-batch. Ops that add over sequences, such as
 // gradients of weights, stay whole, so every sum has the order that it had. Runs after
 // assign_queues.
 void chunk_layers(Graph& graph, int64_t chunks);
 // Reorders the ops of layers with inner queues, so that the compute queue waits little. Ops that
-// are in conflict keep their order. Runs after chunk_layers.
+// are in conflict keep their order, and so do rotations and the attention between them. Runs after
+// chunk_layers.
 void order_segments(Graph& graph);
 
 }  // namespace tessera::compile

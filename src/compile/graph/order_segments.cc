@@ -43,7 +43,7 @@ struct OpGraph {
     }
     for (size_t i = 0; i < ops.size(); ++i)
       for (size_t j = 0; j < i; ++j)
-        if (depends(touches[i], touches[j], values)) {
+        if (depends(touches[i], touches[j], values) || is_between_visits(ops[i], ops[j])) {
           after[j].push_back(i);
           before[i].push_back(j);
         }
@@ -72,6 +72,11 @@ struct OpGraph {
   std::vector<double> flops;
 
  private:
+  // A block of keys and values is sent on while attention to it is computed, and not before that of
+  // earlier blocks. So a rank has few blocks at a time.
+  static bool is_between_visits(const Op& op, const Op& before) {
+    return op.is<Rotate>() && (before.is<Attention>() || before.is<AttentionGrad>());
+  }
   static bool depends(const std::vector<OperandUse>& a, const std::vector<OperandUse>& b,
                       ValueSpan values) {
     return std::any_of(a.begin(), a.end(), [&](const OperandUse& x) {

@@ -1,6 +1,6 @@
-// Puts the collectives of tensor parallelism on their own queue, and divides the ops of layers into
-// chunks of sequences, so that a collective of one chunk can overlap with the computation of
-// another (as in Domino, Wang et al. 2024).
+// Puts the collectives of tensor and expert parallelism on queues of their own. For those of tensor
+// parallelism it also divides the ops of layers into chunks of sequences, so that a collective of
+// one chunk can overlap with the computation of another (as in Domino, Wang et al. 2024).
 #include <algorithm>
 
 #include "compile/graph/graph_passes.h"
@@ -11,20 +11,29 @@
 namespace tessera::compile {
 namespace {
 
-bool is_along_tensor(const Op& op) {
+// Returns true for a collective over some of these axes and no other one.
+bool is_along(const Op& op, const GroupRef& axes) {
   if (!communicates(op) || is_message(op)) return false;
   const GroupRef& over = *over_of(op.attributes);
   GroupRef others = over;
-  others.axes &=
-      static_cast<uint8_t>(~GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor}).axes);
+  others.axes &= static_cast<uint8_t>(~axes.axes);
   return over.kind == GroupRef::Kind::kAxes && !over.empty() && others.empty();
 }
 
+// Moves the collectives of each layer over these axes to an inner queue.
+void move_to(Queue queue, Graph& graph, const GroupRef& axes) {
+  for (Block& b : graph.blocks)
+    if (b.is_stack())
+      for (std::vector<Op>* const ops : {&b.forward, &b.backward})
+        for (Op& op : *ops)
+          if (is_along(op, axes)) op.queue = queue;
+}
+
 // Returns the number of sequences of a micro-batch on one rank, which is that of the inputs of
-// collectives; 0 if there are none.
+// collectives over tensor ranks; 0 if there are none.
 int64_t sequences_of(const Graph& g, const std::vector<Op>& ops) {
   for (const Op& op : ops)
-    if (is_inner(op.queue)) return g[op.inputs[0]].local()[0];
+    if (op.queue == Queue::kTensor) return g[op.inputs[0]].local()[0];
   return 0;
 }
 
@@ -64,11 +73,11 @@ std::vector<Op> in_chunks(const Graph& g, std::vector<Op> ops, int64_t most) {
 }  // namespace
 
 void assign_queues(Graph& graph) {
-  for (Block& b : graph.blocks)
-    if (b.is_stack())
-      for (std::vector<Op>* const ops : {&b.forward, &b.backward})
-        for (Op& op : *ops)
-          if (is_along_tensor(op)) op.queue = Queue::kTensor;
+  move_to(Queue::kTensor, graph, GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor}));
+}
+
+void assign_expert_queue(Graph& graph) {
+  move_to(Queue::kExpert, graph, GroupRef::along({AxisKind::kExpert}));
 }
 
 void chunk_layers(Graph& graph, int64_t chunks) {
