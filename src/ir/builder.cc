@@ -163,6 +163,7 @@ ValueId Gradients::weight(ValueId w) {
   g.of = w;
   g.dtype = DType::kF32;
   g.role = Role::kGradient;
+  g.clips.clear();
   g.sharding = dual(weight.sharding);
   return builder_.graph().values.push_back(std::move(g));
 }

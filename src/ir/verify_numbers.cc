@@ -148,6 +148,26 @@ Findings verify_wholes(ValueSpan values) {
   return findings;
 }
 
+// Verifies the rows of a weight that attention scores limit: ranges of the rows of a key/value
+// head, in ascending order, of as many heads as the scores have.
+Findings verify_clips(const Value& v, ValueSpan values) {
+  const int64_t rows = v.shape.rank() > 2 ? v.shape.product(1, v.shape.rank() - 1) : 0;
+  Findings findings;
+  int64_t next = 0;
+  for (const ClippedRows& c : v.clips) {
+    if (!values.contains(c.scores) || values[c.scores].role != Role::kMaxScores ||
+        values[c.scores].shape != Shape{v.shape[0]})
+      findings.push_back(
+          fmt::format("{}: %{} are not attention scores of its heads", v.name, c.scores));
+    if (c.first < next || c.last <= c.first || c.last > rows || !(c.share > 0 && c.share <= 1))
+      findings.push_back(
+          fmt::format("{}: rows {} to {} of {} are multiplied by the power {} of a factor", v.name,
+                      c.first, c.last, rows, c.share));
+    next = c.last;
+  }
+  return findings;
+}
+
 // Returns true if the stages are in ascending order and exist in the mesh.
 bool are_stages(const std::vector<int64_t>& stages, const Mesh& mesh) {
   return std::is_sorted(stages.begin(), stages.end(), std::less_equal<>()) &&
@@ -279,6 +299,8 @@ Findings verify_values(ValueSpan values, const Mesh& mesh) {
   Findings findings;
   for (const Value& v : values) append(findings, verify_value(v, mesh));
   if (findings.empty()) append(findings, verify_wholes(values));
+  for (const Value& v : values)
+    if (findings.empty() && !v.clips.empty()) append(findings, verify_clips(v, values));
   return findings;
 }
 

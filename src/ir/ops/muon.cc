@@ -26,6 +26,9 @@ std::vector<OutputSpec> infer_muon(const Op& op, const Inputs& in) {
   CHECK(in.size() == input_count(op.as<Muon>()),
         "muon has {} inputs, expected gradient, step, report, directions and {} of scores",
         in.size(), op.as<Muon>().scores);
+  CHECK((op.as<Muon>().score_limit > 0) == (op.as<Muon>().scores > 0),
+        "muon has {} operands with scores and the limit {}", op.as<Muon>().scores,
+        op.as<Muon>().score_limit);
   return updated_state(op.as<Muon>().update, in[0]->shape, 1);
 }
 
