@@ -112,6 +112,7 @@ void print_outcome(const train::TrainOutcome& outcome) {
   t.set("step", Tree(outcome.step));
   t.set("loss", Tree(outcome.loss));
   t.set("interrupted", Tree(outcome.interrupted));
+  t.set("stopped_early", Tree(outcome.stopped_early));
   t.set("checkpoint", Tree(outcome.checkpoint));
   t.set("data", outcome.data);
   fmt::print("{}\n", to_json(t));

@@ -55,7 +55,13 @@ train::ProgressState progress_of(const report::RunData& run) {
   return p;
 }
 
+bool is_stopped_early(const report::RunData& run) {
+  return !run.log.events.empty() &&
+         run.log.events.back().text.starts_with("stopped by schedule.stop");
+}
+
 bool is_done(const report::RunData& run) {
+  if (is_stopped_early(run)) return !std::filesystem::exists(run.directory / "run.lock");
   const auto planned = report::integer_setting(run, "schedule.steps");
   return planned && !run.steps.step.empty() && run.steps.step.back() >= *planned &&
          !std::filesystem::exists(run.directory / "run.lock");

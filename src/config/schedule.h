@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/key_errors.h"
 #include "base/range.h"
@@ -35,6 +36,20 @@ constexpr const char* enum_names(ScheduleKind) { return "cosine|linear|inverse_s
 constexpr const char* enum_names(WarmUp) { return "linear|constant"; }
 constexpr const char* enum_names(MinLrMode) { return "interpolate|clamp"; }
 
+// Early stopping.
+struct EarlyStopSection {
+  std::string metric;
+  int64_t patience = 0;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("metric", self.metric,
+          "dataset of data.validation whose loss is watched; empty: the only one");
+    visit("patience", self.patience,
+          "save and end after this many validations in a row without a smaller loss; 0: never",
+          between(0, kExactIntegers));
+  }
+};
+
 struct ScheduleSection {
   ScheduleKind kind = ScheduleKind::kCosine;
   int64_t steps = 1000, tokens = 0, warmup_steps = 0;
@@ -42,6 +57,7 @@ struct ScheduleSection {
   double min_lr_ratio = 0;
   MinLrMode min_lr_mode = MinLrMode::kInterpolate;
   int64_t decay_steps = 0;
+  EarlyStopSection stop;
 
   static constexpr Range kSteps = between(0, kExactIntegers);
 
@@ -63,6 +79,7 @@ struct ScheduleSection {
         "decay_steps", self.decay_steps,
         "steps until the minimum, warm-up excluded (wsd: length of the last decay); 0: to the end",
         kSteps);
+    visit("stop", self.stop, "");
   }
 };
 

@@ -48,6 +48,7 @@ std::vector<std::string> trial_keys(const Path& directory, int64_t steps) {
           "checkpoint.every_steps=0",
           "checkpoint.resume=never",
           "metrics.every_steps=1",
+          "schedule.stop.patience=0",
           "metrics.validate_every_steps=0",
           "metrics.validate_sequences=1",
           "metrics.tensorboard=false"};

@@ -196,8 +196,12 @@ class Trials {
 }  // namespace
 
 std::vector<std::string> trial_keys(const Path& directory, int64_t steps) {
-  return {"run.directory=" + directory.string(), fmt::format("run.stop_after_steps={}", steps),
-          "checkpoint.resume=auto", "checkpoint.save_at_end=true", "checkpoint.keep=1"};
+  return {"run.directory=" + directory.string(),
+          fmt::format("run.stop_after_steps={}", steps),
+          "checkpoint.resume=auto",
+          "checkpoint.save_at_end=true",
+          "checkpoint.keep=1",
+          "schedule.stop.patience=0"};
 }
 
 std::optional<double> score_of(const std::string& metrics_lines, const std::string& score,

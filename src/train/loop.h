@@ -32,12 +32,13 @@ struct TrainOptions {
 struct TrainOutcome {
   int64_t step = 0;
   double loss = 0;
-  bool interrupted = false;  // true if a signal, the monitor or run.time_limit stopped the run
-                             // after a save
-  bool out_of_time = false;  // true if it was run.time_limit
-  int signal = 0;            // the first signal that asked this rank to stop; 0: none
-  std::string checkpoint;    // path of the last checkpoint; empty: none
-  Tree data;                 // amount of data (data_counts)
+  bool interrupted = false;    // true if a signal, the monitor or run.time_limit stopped the run
+                               // after a save
+  bool out_of_time = false;    // true if it was run.time_limit
+  bool stopped_early = false;  // true if schedule.stop ended the run
+  int signal = 0;              // the first signal that asked this rank to stop; 0: none
+  std::string checkpoint;      // path of the last checkpoint; empty: none
+  Tree data;                   // amount of data (data_counts)
 };
 
 // Trains as the configuration describes. Throws Error for external errors, and NumericError if the

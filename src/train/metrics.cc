@@ -107,13 +107,14 @@ struct Line {
   std::string_view text;  // with the newline
   int64_t step = -1;      // -1: damaged
   std::string name;       // name of the validation set or task
-  std::string problem;    // description of the damage
+  std::optional<double> validation_loss;
+  std::string problem;  // description of the damage
 };
 
 // Reads the step of a line. A damaged line is returned with a description of the problem, so that
 // the caller can continue.
 Line read_line(std::string_view text, const std::string& source, int64_t number) {
-  Line line{text, -1, "", ""};
+  Line line{text, -1, "", std::nullopt, ""};
   text.remove_suffix(1);
   if (text.empty()) return line;
   try {
@@ -125,6 +126,8 @@ Line read_line(std::string_view text, const std::string& source, int64_t number)
     for (const char* key : {"name", "task"})
       if (const Tree* name = tree.find(key); name && name->as_string())
         line.name = *name->as_string();
+    if (const Tree* loss = tree.find("validation_loss"))
+      line.validation_loss = number_in(*loss).value_or(NAN);
   } catch (const Error& e) {
     line.problem = e.what();
   }
@@ -180,6 +183,8 @@ CutBack cut_back(const Path& path, int64_t step) {
     } else if (line.step >= 0) {
       kept += whole;
       if (line.step == step && !line.name.empty()) result.names_at_step.insert(line.name);
+      if (line.validation_loss)
+        result.validations.push_back({line.step, line.name, *line.validation_loss});
     }
   }
   // Damaged lines are saved elsewhere before they are removed here.

@@ -107,12 +107,19 @@ std::string to_json_line(const StepMetrics& m);  // without the newline
 std::string to_json_line(const ValidationMetrics& m);
 std::string to_json_line(const SourceMetrics& m);
 
+struct ValidationLoss {
+  int64_t step = 0;
+  std::string name;
+  double loss = 0;
+};
+
 struct CutBack {
-  int64_t removed = 0;                  // lines of later steps, and an incomplete last line
-  int64_t damaged = 0;                  // lines that were moved to `damaged_file`
-  std::string problem;                  // describes the first damaged line, with file and line
-  Path damaged_file;                    // a new file
-  std::set<std::string> names_at_step;  // validation sets and tasks with a line of step `step`
+  int64_t removed = 0;                      // lines of later steps, and an incomplete last line
+  int64_t damaged = 0;                      // lines that were moved to `damaged_file`
+  std::string problem;                      // describes the first damaged line, with file and line
+  Path damaged_file;                        // a new file
+  std::set<std::string> names_at_step;      // validation sets and tasks with a line of step `step`
+  std::vector<ValidationLoss> validations;  // the losses of the lines that stay
 };
 
 // Removes the lines of steps > `step` and an incomplete last line. Lines that are not a JSON object

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "train/metric_scalars.h"
 #include "train/metrics.h"
@@ -44,6 +45,9 @@ class MetricsRecorder {
   bool has_line_before_start(const std::string& name) const {
     return before_.names_at_step.contains(name);
   }
+
+  // Returns the validations before `first_step`.
+  std::span<const ValidationLoss> validations_before_start() const { return before_.validations; }
 
  private:
   // Appends the line to metrics.jsonl and the figures to the other files.

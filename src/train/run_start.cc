@@ -5,6 +5,7 @@
 // All ranks agree on the checkpoint to start from (agreed_start), because a rank that started from
 // another one would compute something else in each collective.
 #include "train/run_start.h"
+#include "train/early_stop.h"
 
 #include <fmt/format.h>
 #include <array>
@@ -102,6 +103,9 @@ void RunStart::open_inputs() {
   });
   parts_.input = std::make_unique<TrainingInput>(config_, tokenizer());
   parts_.validation.emplace(config_, tokenizer(), world_);
+  std::vector<std::string> datasets;
+  for (const ValidationSet& set : parts_.validation->sets()) datasets.push_back(set.name);
+  resolve_early_stop(config_.schedule.stop, datasets, config_.metrics.validate_every_steps);
   if (reporter_.is_rank0())
     require_vocabulary(config_, tokenizer(), parts_.input->rows(), parts_.validation->sets());
 }

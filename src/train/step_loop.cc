@@ -35,6 +35,11 @@ bool measures_noise(const RunParts& parts, int64_t step) {
          parts.input->sequences_of(step) > c.batch.micro * c.layout.data;
 }
 
+std::span<const ValidationLoss> validations_before(RunReporter& reporter) {
+  const MetricsRecorder* const record = reporter.record();
+  return record != nullptr ? record->validations_before_start() : std::span<const ValidationLoss>();
+}
+
 }  // namespace
 
 StepLoop::StepLoop(RunParts& parts, const TrainOptions& options, comm::World& world,
@@ -46,7 +51,8 @@ StepLoop::StepLoop(RunParts& parts, const TrainOptions& options, comm::World& wo
       signals_(signals),
       reporter_(reporter),
       tokens_(parts.tokens),
-      time_limit_(parts.config.run, options.started_s) {
+      time_limit_(parts.config.run, options.started_s),
+      early_stop_(parts.config.schedule.stop, validations_before(reporter)) {
   outcome_.step = parts.first_step - 1;
   outcome_.data = parts.data;
   if (options.heartbeat)
@@ -290,6 +296,7 @@ void StepLoop::validate(int64_t step) {
   for (const ValidationMetrics& m :
        parts_.validation->measure(*parts_.trainer, world_, step, told)) {
     reporter_.add(m);
+    early_stop_.add({step, m.name, m.validation_loss});
   }
 }
 
@@ -364,12 +371,17 @@ Path StepLoop::last_checkpoint() const {
 
 void StepLoop::run_steps() {
   catch_up();
-  for (int64_t step = parts_.first_step; step <= parts_.last_step; ++step) {
+  outcome_.stopped_early = early_stop_.is_over(world_);
+  for (int64_t step = parts_.first_step; step <= parts_.last_step && !outcome_.stopped_early;
+       ++step) {
     parts_.saves->between_steps();
     if (!begin_step(step)) break;
     one_step(step);
     if (step == parts_.last_step) break;
-    if (validates_at(step)) validate(step);
+    if (validates_at(step)) {
+      validate(step);
+      outcome_.stopped_early = early_stop_.is_over(world_);
+    }
     if (parts_.saves->due(step) || retry_save_) save_checkpoint(step);
     if (evaluates_at(step)) evaluate(step);
   }
@@ -383,8 +395,10 @@ void StepLoop::finish() {
   if (config_.checkpoint.save_at_end && (outcome_.step > 0 || parts_.last_step == 0)) save_last();
   if (!outcome_.interrupted && parts_.judge->ends_diverged()) stop_diverged();
   if (!outcome_.interrupted && parts_.first_step <= parts_.last_step) {
-    validate(outcome_.step);
-    if (!config_.evaluation.tasks.empty()) evaluate(outcome_.step);
+    // The last validation has stopped the run, maybe an earlier start of it.
+    if (!outcome_.stopped_early) validate(outcome_.step);
+    const bool is_new = !outcome_.stopped_early || outcome_.step >= parts_.first_step;
+    if (is_new && !config_.evaluation.tasks.empty()) evaluate(outcome_.step);
   }
   comm::on_all(world_, [this] { parts_.dumps->finish(); });
   if (reporter_.record()) reporter_.record()->finish();
@@ -437,6 +451,7 @@ TrainOutcome StepLoop::go() {
   world_.barrier();  // no rank leaves before the checkpoint is visible
   outcome_.checkpoint = last_checkpoint().string();
   outcome_.signal = signals_.signal();
+  if (outcome_.stopped_early) reporter_.say(early_stop_.reason());
   if (outcome_.interrupted)
     reporter_.say(fmt::format("stopped by {}; run the same command to resume",
                               outcome_.out_of_time ? "run.time_limit" : "a signal"));

@@ -6,6 +6,7 @@
 // next collective (comm/agree.h), so that all of them take part in that save.
 #pragma once
 
+#include "train/early_stop.h"
 #include "train/run_start.h"
 #include "train/signals.h"
 #include "train/time_limit.h"
@@ -57,6 +58,7 @@ class StepLoop {
   TrainOutcome outcome_;
   int64_t tokens_;  // loss tokens so far
   TimeLimit time_limit_;
+  EarlyStop early_stop_;
   double finished_s_ = 0;    // time at which the last step was finished
   bool ahead_ = false;       // the current step is started without waiting for the one before it
   bool retry_save_ = false;  // a failed save is retried after the current step

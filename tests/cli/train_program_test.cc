@@ -438,6 +438,39 @@ TEST_F(TrainProgram, ATimeLimitSavesAndTheRunGoesOn) {
   EXPECT_EQ(std::get<int64_t>(parse_json(again.out, "out").find("step")->value), step + 1);
 }
 
+// A learning rate of nearly zero leaves the loss as it is, so no validation after the first has a
+// smaller one.
+TEST_F(TrainProgram, ARunWhoseValidationLossNoLongerFallsStops) {
+  const std::string line =
+      "train run.yaml 'data.validation=[{name: held, prefix: d}]' schedule.steps=100 "
+      "optimizer.learning_rate=1e-30 metrics.validate_sequences=4 metrics.validate_every_steps=2 "
+      "checkpoint.every_steps=0 schedule.stop.patience=3 --json ";
+  const auto step_of = [](const ProgramResult& r) {
+    return std::get<int64_t>(parse_json(r.out, "out").find("step")->value);
+  };
+  const ProgramResult part = run("train run.yaml run.directory=never schedule.stop.patience=3");
+  EXPECT_EQ(part.code, 1);
+  EXPECT_NE(part.err.find("schedule.stop.metric = '', expected a dataset of data.validation. It "
+                          "names none."),
+            std::string::npos)
+      << part.err;
+  // Stopped before, the run counts the validations of its earlier start: those of steps 2, 4 and 5.
+  ASSERT_EQ(run(line + "run.stop_after_steps=5").code, 0);
+  const ProgramResult r = run(line);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("stopped by schedule.stop: the loss on held was smallest at step 2 ("),
+            std::string::npos)
+      << r.err;
+  EXPECT_EQ(step_of(r), 6) << r.err;
+  EXPECT_TRUE(std::get<bool>(parse_json(r.out, "out").find("stopped_early")->value));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "run/checkpoints/6"));
+  const std::string metrics = get("run/metrics.jsonl");
+  EXPECT_EQ(step_of(run(line)), 6);  // the same command finds nothing to do
+  EXPECT_EQ(get("run/metrics.jsonl"), metrics);
+  EXPECT_EQ(step_of(run(line + "schedule.stop.patience=4 ")), 8);
+  EXPECT_EQ(run("watch run").code, 0);  // ends, because the run is done
+}
+
 // The second start has consumed 4 steps of 4 sequences, and reads the others in steps of 8.
 TEST_F(TrainProgram, TokensOfTheScheduleCountThoseThatWereConsumed) {
   const std::string line = "train run.yaml schedule.tokens=2560 run.stop_after_steps=";  // 40 rows
