@@ -52,7 +52,7 @@ class Run {
   double step(const runtime::Observer& observe = {}) {
     auto* state = executor().bound().view(executor().bound().only(Role::kStep)).as<double>();
     state[kStepNumber] = state[kUpdate] = static_cast<double>(++steps_);
-    state[kLearningRate] = 1e-3;
+    state[kLearningRate] = 1e-5;  // so that routers do not become uneven
     state[kLossScale] = 1;
     world_.barrier();
     const double began = steady_s();
