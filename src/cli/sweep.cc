@@ -175,6 +175,11 @@ Sweep::Sweep(const SweepArguments& arguments) : arguments_(arguments) {
   sweep::Definition& d = definition_;
   d.run = arguments.run;
   config_ = train::load_run(arguments.run, d.keys);
+  if (!config_.run.time_limit.empty())
+    throw Error(
+        "sweep: run.time_limit = {} is not supported, because all trials of a rung have the same "
+        "steps. Remove it: Ctrl-C ends a sweep, and the same command continues it.",
+        config_.run.time_limit);
   use_types_of_keys(config_, d.parameters);
   d.method = arguments.method == "grid" ? sweep::Method::kGrid : sweep::Method::kRandom;
   d.hash = hash_of(config_, d.parameters);

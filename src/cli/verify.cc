@@ -264,7 +264,8 @@ class Verification {
           std::string("compiler.poison=false"), std::string("checkpoint.resume=never"),
           std::string("checkpoint.every_steps=0"), std::string("checkpoint.at_steps=[]"),
           std::string("checkpoint.keep_every_steps=0"), std::string("metrics.every_steps=1"),
-          std::string("schedule.stop.patience=0"), std::string("metrics.validate_every_steps=0"),
+          std::string("schedule.stop.patience=0"), std::string("run.time_limit=''"),
+          std::string("metrics.validate_every_steps=0"),
           std::string("metrics.validate_sequences=1"), std::string("metrics.tensorboard=false")})
       start.program.push_back(key);
     return run(ranks == 1 ? start.program : launch::start_command(start), folder_ / (name + ".log"),

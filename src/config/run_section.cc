@@ -40,8 +40,9 @@ std::optional<double> seconds_of(std::string_view time) {
 void check(const RunSection& run, KeyErrors& errors) {
   if (!run.time_limit.empty() && !seconds_of(run.time_limit))
     errors.add("run.time_limit",
-               "= {}, expected a time of 1000 days at most with the units d, h, m and s, such as "
-               "11h30m, 90m or 2d",
+               "= {}, expected a time above 0, of 1000 days at most, as numbers with the units d, "
+               "h, m and "
+               "s, in this order, each at most once and without spaces, such as 11h30m, 90m or 2d",
                to_json(Tree(run.time_limit)));
   if (!is_name(run.name))
     errors.add("run.name",

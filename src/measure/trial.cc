@@ -49,6 +49,7 @@ std::vector<std::string> trial_keys(const Path& directory, int64_t steps) {
           "checkpoint.resume=never",
           "metrics.every_steps=1",
           "schedule.stop.patience=0",
+          "run.time_limit=''",
           "metrics.validate_every_steps=0",
           "metrics.validate_sequences=1",
           "metrics.tensorboard=false"};

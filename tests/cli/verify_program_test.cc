@@ -20,7 +20,7 @@ class VerifyProgram : public ProgramFolder {
 };
 
 TEST_F(VerifyProgram, RightLayoutsAgreeWithOneRank) {
-  for (const char* layout : {"layout.data=2 layout.zero=3", "layout.tensor=2",
+  for (const char* layout : {"layout.data=2 layout.zero=3", "layout.tensor=2 run.time_limit=0.01s",
                              "layout.pipeline=2 layout.pipeline_schedule=zero_bubble",
                              "layout.tensor=2 precision=bf16 layout.recompute=full",
                              // Rounding decides the smallest singular values of a direction.

@@ -275,9 +275,11 @@ TEST(RunConfig, ATimeLimitHasUnits) {
     EXPECT_FALSE(seconds_of(wrong)) << wrong;
   }
   EXPECT_EQ(error_of(kRun, {"run.time_limit=90m"}), "no error");
-  EXPECT_EQ(error_of(kRun, {"run.time_limit=90 minutes"}),
-            "command line: run.time_limit = \"90 minutes\", expected a time of 1000 days at most "
-            "with the units d, h, m and s, such as 11h30m, 90m or 2d");
+  EXPECT_EQ(
+      error_of(kRun, {"run.time_limit=90 minutes"}),
+      "command line: run.time_limit = \"90 minutes\", expected a time above 0, of 1000 "
+      "days at most, as numbers with the units d, h, m and s, in this order, each at most once "
+      "and without spaces, such as 11h30m, 90m or 2d");
 }
 
 // A step of kRun has 16 sequences of 128 tokens.

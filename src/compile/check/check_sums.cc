@@ -205,10 +205,11 @@ class Sums : private TwoStepRun {
       say(x, fmt::format("{} sums {} over {}, expected once over world", name(x), buffer(to),
                          to_string(c.comm.over)));
     if (is_sum(from)) check_axes(x, from, over, source.over);
-    const AllReduce* const all = s.ops[0].if_as<AllReduce>();
-    if (const bool is_max = role(from) == Role::kMaxScores; (all && all->max) != is_max)
-      say(x, fmt::format("{} reduces {} to the {}, expected the {}", name(x), buffer(from),
-                         is_max ? "sum" : "maximum", is_max ? "maximum" : "sum"));
+    const bool needs_max = role(from) == Role::kMaxScores;
+    for (const Op& op : s.ops)
+      if (const AllReduce* const all = op.if_as<AllReduce>(); all && all->max != needs_max)
+        say(x, fmt::format("{} reduces {} to the {}, expected the {}", name(x), buffer(from),
+                           needs_max ? "sum" : "maximum", needs_max ? "maximum" : "sum"));
     over.insert(source.over.begin(), source.over.end());
     const bool joins = from != to && !target.over.empty();
     if (joins && target.over != over)

@@ -27,7 +27,7 @@ struct Rows {
 [[noreturn]] void fail(const Op& op, const std::string& why) {
   throw Error(fmt::format(
       "optimizer.qk_clip needs queries and keys that only GEMMs with weights compute, but {} "
-      "{}. Remove optimizer.qk_clip, or set it in a group of optimizer.groups without them.",
+      "{}. Remove optimizer.qk_clip.",
       op.origin, why));
 }
 
@@ -36,6 +36,11 @@ class Clipper {
   Clipper(Graph& graph, const CompileRequest& request) : g_(graph), request_(request) {}
 
   void run() {
+    if (request_.adapters.rank > 0)
+      throw Error(
+          "optimizer.qk_clip does not support lora.rank = {}: the weights of queries and keys are "
+          "frozen. Remove optimizer.qk_clip.",
+          request_.adapters.rank);
     for (Block& block : g_.blocks) {
       std::vector<Op> old;
       old.swap(block.forward);
@@ -124,6 +129,7 @@ class Clipper {
     b.emit(op, attention.origin + ".max_scores", in, {scores});
     for (const Rows& r : all)
       for (ClippedRows rows : r.rows) {
+        if (rows.first == rows.last) continue;  // heads without a part of this kind
         rows.scores = scores;
         g_[r.weight].clips.push_back(rows);
       }

@@ -65,11 +65,28 @@ TEST(Passes, ClipScoresDividesLatentHeadsByPosition) {
   EXPECT_TRUE(weight(g, "layer.attn.out.weight").clips.empty());
 }
 
+// All numbers of a head may be rotated.
+TEST(Passes, ClipScoresOfHeadsWithoutAPlainPart) {
+  CompileRequest r = clipped(model::Family::kDeepseekV3);
+  r.model.latent.nope_width = 0;
+  r.model.latent.value_width = 2;
+  model::derive_sizes(r.model);
+  Graph g = forward_of(r);
+  clip_scores(g, r);
+  const std::vector<ClippedRows>& q = weight(g, "layer.attn.q_up.weight").clips;
+  ASSERT_EQ(q.size(), 1u);
+  EXPECT_EQ(q[0], (ClippedRows{q[0].scores, 0, 2, 1}));
+  EXPECT_TRUE(weight(g, "layer.attn.kv_up.weight").clips.empty());
+}
+
 TEST(Passes, ClipScoresNamesWhatItCannotLimit) {
   EXPECT_NE(refusal(clipped(model::Family::kQwen2)).find("adds biases"), std::string::npos);
   EXPECT_NE(refusal(clipped(model::Family::kQwen3)).find("normalizes them"), std::string::npos);
   EXPECT_NE(refusal(clipped(model::Family::kLlama), {"*.attn.*"}).find("trains no weights"),
             std::string::npos);
+  CompileRequest adapted = clipped(model::Family::kLlama);
+  adapted.adapters.rank = 4;
+  EXPECT_NE(refusal(adapted).find("lora.rank = 4"), std::string::npos);
   CompileRequest r = clipped(model::Family::kDeepseekV3);
   OptimizerGroup group = {{"*kv_up*"}, r.optimizer};
   group.policy.qk_clip = 50;
