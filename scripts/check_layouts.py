@@ -472,7 +472,10 @@ def with_groups(case):
         f"{{match: [embed.*], kind: {factored}, epsilon: {square:.1e}}}",
         "{match: ['*.mlp.*'], learning_rate_multiplier: 0.5, weight_decay: 0.2, weight_decay_applies_to: all}",
         "{match: [embed.*, '*.attn.*'], kind: sgd, beta1: 0}"], rng.randint(1, 3))
-    return {**case, "optimizer.groups": f"[{', '.join(groups)}]"}
+    case = {**case, "optimizer.groups": f"[{', '.join(groups)}]"}
+    if "*.attn.*" in case["optimizer.groups"]:  # then Muon does not train queries and keys
+        case.pop("optimizer.qk_clip", None)
+    return case
 
 
 def draw_ramp(rng, together):
