@@ -380,7 +380,8 @@ def with_8bit_moments(case):
     sampled with the case as seed. These models are too narrow for whole blocks on several such ranks."""
     rng = random.Random("moments" + json.dumps(case))
     if (rng.random() < 2 / 3 or case["optimizer.kind"] not in ("adamw", "lion", "sgd")
-            or case["layout.tensor"] > 1 or "optimizer.groups" in case):
+            or case["layout.tensor"] > 1 or "optimizer.groups" in case
+            or (case["layout.expert"] > 1 and "lora.rank" in case)):
         return case
     return {**case, "optimizer.moment_dtype": "8bit"}
 

@@ -39,11 +39,15 @@ void require_whole_blocks(const Lowering& low, const WeightGroup& g) {
     const Value& w = low.graph[v];
     const int64_t range = range_of(w, low.graph.mesh);
     if (range % kMomentBlock == 0) continue;
+    const Layout& layout = low.context.request.layout;
+    const bool by_experts = w.sharding.place[AxisKind::kExpert] >= 0 && layout.expert > 1;
+    const char* const key = by_experts ? "layout.expert" : "layout.tensor";
     throw Error(
-        "layout.tensor = {} divides {} into ranges of {} elements, but optimizer.moment_dtype = "
-        "8bit stores blocks of {} moments, which a layout must not cut. Set layout.tensor: 1, or "
-        "give the weight moments in f32: optimizer.groups: [{{match: [{}], moment_dtype: fp32}}].",
-        low.context.request.layout.tensor, w.name, range, kMomentBlock, checkpoint_name(w));
+        "{} = {} divides {} into ranges of {} elements, but optimizer.moment_dtype = 8bit stores "
+        "blocks of {} moments, which a layout must not cut. Set {}: 1, or give the weight moments "
+        "in f32: optimizer.groups: [{{match: [{}], moment_dtype: fp32}}].",
+        key, by_experts ? layout.expert : layout.tensor, w.name, range, kMomentBlock, key,
+        checkpoint_name(w));
   }
 }
 
