@@ -16,7 +16,6 @@
 #include "kernels/head_norm.h"
 #include "kernels/kernel.h"
 #include "kernels/latent_heads.h"
-#include "kernels/max_scores.h"
 #include "kernels/muon.h"
 #include "kernels/nf4.h"
 #include "kernels/norm.h"

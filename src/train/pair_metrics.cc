@@ -8,7 +8,7 @@
 #include "base/real.h"
 #include "ir/ops/preference.h"
 #include "ir/state.h"
-#include "runtime/ops/loss_views.h"
+#include "runtime/ops/arguments.h"
 
 namespace tessera::train {
 namespace {

@@ -1,6 +1,4 @@
 // The largest attention scores against plain loops in double.
-#include "kernels/max_scores.h"
-
 #include <algorithm>
 
 #include "tests/kernels/attention_reference.h"

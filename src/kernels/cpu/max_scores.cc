@@ -2,8 +2,6 @@
 // with its keys packed into the buffers of its thread. Each task writes a maximum of its own, and
 // the maxima of the samples are joined at the end.
 // Workspace:  [ HeadBuffers of thread 0 | … of thread T - 1 | ScopeOfHeads | maxima [B, KV] ]
-#include "kernels/max_scores.h"
-
 #include <algorithm>
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/max_scores_simd.h"

@@ -1,8 +1,6 @@
-// The largest attention scores on the GPU (kernels/max_scores.h): the scores of the plain attention
+// The largest attention scores on the GPU (MaxScoresArgs): the scores of the plain attention
 // kernel (attention_tiles.h) without a softmax. A block has 16 queries of one head, and raises the
 // maximum of its group by an atomic operation, which has the same result in any order.
-#include "kernels/max_scores.h"
-
 #include "kernels/gpu/attention_tiles.h"
 
 namespace tessera::kernels::gpu {

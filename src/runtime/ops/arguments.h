@@ -4,9 +4,12 @@
 #include "base/error.h"
 #include "ir/ops/cross_entropy.h"
 #include "ir/ops/gated_activation.h"
+#include "ir/ops/preference.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/gated_activation.h"
+#include "kernels/preference.h"
+#include "kernels/vocab_parallel_cross_entropy.h"
 #include "runtime/binding.h"
 
 namespace tessera::runtime {
@@ -39,6 +42,11 @@ double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels,
 double* z_loss_sum(const BoundOp& b, const TensorView& report, ValueId labels,
                    const LossTerms& terms);
 kernels::LossExtras extras_of(const LossTerms& terms);
+// The loss of pairs of answers.
+kernels::PreferenceForm form_of(const PreferenceTerms& terms);
+// The columns of the logits that this rank has, of vocabulary-parallel losses. `z` contains the
+// logits: it is the op's first input, or the buffer that this was copied to.
+kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z, double soft_cap);
 // Returns the loss scale of the step, the initial gradient of the loss; nullptr if the op has no
 // `step`.
 const double* loss_scale(const TensorView& step);

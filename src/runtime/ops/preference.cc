@@ -5,7 +5,6 @@
 #include "kernels/vocab_parallel_cross_entropy.h"
 #include "runtime/binding.h"
 #include "runtime/ops/arguments.h"
-#include "runtime/ops/loss_views.h"
 
 namespace tessera::runtime {
 namespace {

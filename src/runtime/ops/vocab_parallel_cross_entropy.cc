@@ -3,7 +3,6 @@
 // logit; then the loss and its gradient from the sums of all ranks.
 #include "runtime/binding.h"
 #include "runtime/ops/arguments.h"
-#include "runtime/ops/loss_views.h"
 
 namespace tessera::runtime {
 
