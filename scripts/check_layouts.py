@@ -381,7 +381,7 @@ def with_8bit_moments(case):
     rng = random.Random("moments" + json.dumps(case))
     if (rng.random() < 2 / 3 or case["optimizer.kind"] not in ("adamw", "lion", "sgd")
             or case["layout.tensor"] > 1 or "optimizer.groups" in case
-            or (case["layout.expert"] > 1 and "lora.rank" in case)):
+            or (case["layout.expert"] > 1 and ("lora.rank" in case or case["model.family"] == "gpt_oss"))):
         return case
     return {**case, "optimizer.moment_dtype": "8bit"}
 
