@@ -64,9 +64,11 @@ namespace {
 // If layers differ, the cost of a chunk is counted in quarters of the cheapest layer.
 constexpr double kCostUnits = 4;
 
+// Without the ops that only training has, so that it and validation divide the layers alike.
 double forward_flops(const ValueVector& values, const Block& b) {
   double flops = 0;
-  for (const Op& op : b.forward) flops += cost_of(op, values).flops.hardware;
+  for (const Op& op : b.forward)
+    if (!rule_of(op).effects.measures_step) flops += cost_of(op, values).flops.hardware;
   return flops;
 }
 

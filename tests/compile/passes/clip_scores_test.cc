@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
+#include "compile/schedule/layer_costs.h"
 #include "model/family.h"
 #include "model/forward.h"
 #include "model/presets.h"
@@ -77,6 +78,17 @@ TEST(Passes, ClipScoresOfHeadsWithoutAPlainPart) {
   ASSERT_EQ(q.size(), 1u);
   EXPECT_EQ(q[0], (ClippedRows{q[0].scores, 0, 2, 1}));
   EXPECT_TRUE(weight(g, "layer.attn.kv_up.weight").clips.empty());
+}
+
+// Validation measures no scores, and must divide the layers among stages as training does.
+TEST(Passes, ClipScoresDoesNotChangeTheCostsOfLayers) {
+  const CompileRequest r = clipped(model::Family::kLlama);
+  const Graph plain = forward_of(r);
+  Graph g = plain;
+  clip_scores(g, r);
+  const LayerCosts a = shares_of(plain.blocks, plain.values), b = shares_of(g.blocks, g.values);
+  EXPECT_EQ(a.layers, b.layers);
+  EXPECT_EQ(a.head, b.head);
 }
 
 TEST(Passes, ClipScoresNamesWhatItCannotLimit) {
