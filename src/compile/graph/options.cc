@@ -57,13 +57,13 @@ void materialize_attention(Graph& graph, bool half) {
 }
 
 void gather_keys(Graph& graph, int64_t ring) {
-  std::map<ValueId, std::vector<ValueId>> apart;  // queries, and pairs of a key and a value
+  std::map<ValueId, std::vector<ValueId>> separated;  // queries, and pairs of a key and a value
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, Attention attends) {
     CHECK(!attends.separate_kv && !attends.non_causal, "{} is not causal self-attention",
           op.origin);
     Builder b(graph, block.forward, index_of(graph, op), "");
     std::vector<ValueId> in = b.emit(SplitHeads{}, op.origin, {op.inputs[0]});
-    apart[op.inputs[0]] = in;
+    separated[op.inputs[0]] = in;
     in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
     attends.separate_kv = true;
     attends.ring = ring;
@@ -73,7 +73,7 @@ void gather_keys(Graph& graph, int64_t ring) {
   // them.
   replace_ops<MaxScores>(graph, [&](Block& block, const Op& op, MaxScores of) {
     Builder b(graph, block.forward, index_of(graph, op), "");
-    std::vector<ValueId> in = apart.at(op.inputs[0]);
+    std::vector<ValueId> in = separated.at(op.inputs[0]);
     in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
     of.separate_kv = true;
     b.emit(of, op.origin, in, op.outputs);
