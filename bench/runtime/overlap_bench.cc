@@ -195,16 +195,16 @@ int measure(const OverlapBench& bench) {
   }
   // A first rate gives the time of transfers in addition to their bytes, from which the second
   // follows.
-  const double computation = median(computations), wanted = bench.share * computation;
-  link.bytes_per_s = sent / wanted;
+  const double computation = median(computations), communication_s = bench.share * computation;
+  link.bytes_per_s = sent / communication_s;
   std::vector<double> first;
   for (int k = 0; k < bench.rounds; ++k) {
     first.push_back(together(off.step()));
     on.step();
   }
   const double transfers_s =
-      std::clamp(median(first) - computation - sent / link.bytes_per_s, 0.0, 0.8 * wanted);
-  link.bytes_per_s = sent / (wanted - transfers_s);
+      std::clamp(median(first) - computation - sent / link.bytes_per_s, 0.0, 0.8 * communication_s);
+  link.bytes_per_s = sent / (communication_s - transfers_s);
   std::vector<double> without, with;
   for (int k = 0; k < bench.rounds; ++k) {
     without.push_back(together(off.step()));

@@ -66,7 +66,7 @@ void set_steps(RunConfig& c) {
   const int64_t steps = shape.steps_for_tokens(s.tokens);
   if (steps != s.steps && c.places.contains(kStepsKey) && steps_typed == tokens_typed)
     throw Error(
-        "{}: schedule.tokens = {} takes {} steps, but schedule.steps = {} is given too. Remove one "
+        "{}: schedule.tokens = {} are {} steps, but schedule.steps = {} is given too. Remove one "
         "of them; on the command line, one replaces the other.",
         c.places[kTokensKey], s.tokens, steps, s.steps);
   s.steps = steps;

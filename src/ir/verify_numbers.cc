@@ -148,8 +148,8 @@ Findings verify_wholes(ValueSpan values) {
   return findings;
 }
 
-// Verifies the rows of a weight that attention scores limit: ranges of the rows of a key/value
-// head, in ascending order, of as many heads as the scores have.
+// Verifies the rows of a weight that attention scores limit: they are in ascending order and within
+// a key/value head, and there is one score per head.
 Findings verify_clips(const Value& v, ValueSpan values) {
   const int64_t rows = v.shape.rank() > 2 ? v.shape.product(1, v.shape.rank() - 1) : 0;
   Findings findings;

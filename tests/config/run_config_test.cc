@@ -303,10 +303,9 @@ TEST(RunConfig, TokensOfTheScheduleGiveItsSteps) {
   EXPECT_EQ(steps(both, {"schedule.steps=7"}), 7);
   EXPECT_EQ(read(both, {"schedule.steps=7"}).schedule.tokens, 0);
   EXPECT_EQ(steps(both, {"schedule.tokens=4096"}), 2);
-  EXPECT_EQ(
-      error_of(kRun + "schedule: { steps: 9, tokens: 20480 }\n"),
-      "run.yaml:5:31: schedule.tokens = 20480 takes 10 steps, but schedule.steps = 9 is given "
-      "too. Remove one of them; on the command line, one replaces the other.");
+  EXPECT_EQ(error_of(kRun + "schedule: { steps: 9, tokens: 20480 }\n"),
+            "run.yaml:5:31: schedule.tokens = 20480 are 10 steps, but schedule.steps = 9 is given "
+            "too. Remove one of them; on the command line, one replaces the other.");
   EXPECT_NE(error_of(kRun, {"schedule.steps=9", "schedule.tokens=20480"}).find("is given too"),
             std::string::npos);
   // Values that no tokens can be counted with are reported as such.

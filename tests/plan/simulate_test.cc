@@ -344,16 +344,15 @@ TEST(Simulate, CopiesToTheHostHideBehindComputationOrAreWaitedFor) {
   EXPECT_EQ(here.stages[0].peak_bytes, p.bytes + p.host_bytes);
 }
 
-// Collectives of tensor ranks that take half of the computation. What they hide is at most all of
-// them; software that does not overlap them takes their sum.
-TEST(Simulate, CollectivesOfTensorRanksHideBehindTheComputationOfALayer) {
-  compile::CompileRequest r = small_gpt2();
-  r.sequences = 4;
-  r.model.hidden = 1024;
-  model::derive_sizes(r.model);
-  r.layout.tensor = 2;
+// The predictions of a step over a free link, and over one on which its communication needs `share`
+// of that time: without the option, with it, and with it on software that cannot overlap.
+struct Overlapped {
+  Prediction quick, off, on, serial;
+};
+Overlapped overlapped(compile::CompileRequest r, bool compile::CompilerOptions::*option,
+                      double share) {
   const auto step = [&](bool overlap, const Hardware& h, const Software& software) {
-    r.options.tp_comm_overlap = overlap;
+    r.options.*option = overlap;
     const Prediction p = simulate(compile::compile_stages(r, cluster_target()), h, software);
     EXPECT_NEAR(p.parts.sum(), p.step_s, 1e-9 * p.step_s);
     return p;
@@ -362,14 +361,25 @@ TEST(Simulate, CollectivesOfTensorRanksHideBehindTheComputationOfALayer) {
   h.node.latency_s = 0;
   const Prediction quick = step(false, with_free_messages(h), {});
   const double sent = step(false, h, {}).parts.exposed_s() * h.node.bytes_per_s;
-  h.node.bytes_per_s = sent / (0.5 * quick.step_s);
-  const Prediction off = step(false, h, {}), on = step(true, h, {});
-  EXPECT_NEAR(off.parts.exposed_s(), 0.5 * quick.step_s, 0.01 * quick.step_s);
-  EXPECT_LT(on.parts.exposed_s(), 0.4 * off.parts.exposed_s());
+  h.node.bytes_per_s = sent / (share * quick.step_s);
   Software serial;
   serial.overlap_tensor = false;
-  EXPECT_NEAR(step(true, h, serial).parts.exposed_s(), off.parts.exposed_s(),
-              0.01 * off.parts.exposed_s());
+  return {quick, step(false, h, {}), step(true, h, {}), step(true, h, serial)};
+}
+
+// Collectives of tensor ranks that take half of the computation. What they hide is at most all of
+// them; software that does not overlap them takes their sum.
+TEST(Simulate, CollectivesOfTensorRanksHideBehindTheComputationOfALayer) {
+  compile::CompileRequest r = small_gpt2();
+  r.sequences = 4;
+  r.model.hidden = 1024;
+  model::derive_sizes(r.model);
+  r.layout.tensor = 2;
+  const auto [quick, off, on, serial] =
+      overlapped(r, &compile::CompilerOptions::tp_comm_overlap, 0.5);
+  EXPECT_NEAR(off.parts.exposed_s(), 0.5 * quick.step_s, 0.01 * quick.step_s);
+  EXPECT_LT(on.parts.exposed_s(), 0.4 * off.parts.exposed_s());
+  EXPECT_NEAR(serial.parts.exposed_s(), off.parts.exposed_s(), 0.01 * off.parts.exposed_s());
 }
 
 // The exchange of tokens and the reduction of gradients take at least three tenths of the time of
@@ -391,26 +401,13 @@ TEST(Simulate, TheExchangeOfTokensHidesBehindTheSharedExperts) {
   r.layout.data = r.layout.expert = 2;
   r.layout.zero = 0;
   r.microbatches = 32;  // gradients are reduced once per step
-  const auto step = [&](bool overlap, const Hardware& h, const Software& software) {
-    r.options.ep_comm_overlap = overlap;
-    const Prediction p = simulate(compile::compile_stages(r, cluster_target()), h, software);
-    EXPECT_NEAR(p.parts.sum(), p.step_s, 1e-9 * p.step_s);
-    return p;
-  };
-  Hardware h = plain_machine();
-  h.node.latency_s = 0;
-  const Prediction quick = step(false, with_free_messages(h), {});
-  const double sent = step(false, h, {}).parts.exposed_s() * h.node.bytes_per_s;
-  h.node.bytes_per_s = sent / (0.3 * quick.step_s);
-  const Prediction off = step(false, h, {}), on = step(true, h, {});
+  const auto [quick, off, on, serial] =
+      overlapped(r, &compile::CompilerOptions::ep_comm_overlap, 0.3);
   EXPECT_GT(off.parts.exposed_s(), 0.3 * quick.step_s);
   EXPECT_LT(on.parts.exposed_s(), 0.5 * off.parts.exposed_s()) << off.parts.exposed_s();
   EXPECT_EQ(off.parts.exposed[TrafficKind::kTensor], 0);
   EXPECT_EQ(on.parts.exposed[TrafficKind::kTensor], 0);
-  Software serial;
-  serial.overlap_tensor = false;
-  EXPECT_NEAR(step(true, h, serial).parts.exposed_s(), off.parts.exposed_s(),
-              0.01 * off.parts.exposed_s());
+  EXPECT_NEAR(serial.parts.exposed_s(), off.parts.exposed_s(), 0.01 * off.parts.exposed_s());
 }
 
 TEST(Simulate, IsAFunction) {
